@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The kindex authors
+// SPDX-License-Identifier: MIT
+//
+// The only header that looks at compiler and target macros. Every symbol below is always defined,
+// the flags to 0 or 1, so that a misspelt one shows under -Wundef.
+#pragma once
+
+#include "version.hpp"
+
+// Compilers -------------------------------------------------------------------------------------
+/// 1 while a compiler that understands __global__ reads the file (HIP clang or nvcc), host or device pass.
+#if defined(__HIP__) || defined(__CUDACC__)
+#define KINDEX_DEVICE_COMPILER 1
+#else
+#define KINDEX_DEVICE_COMPILER 0
+#endif
+
+/// 1 where HIP's NVIDIA platform is in use (nvcc).
+#if defined(__CUDACC__)
+#define KINDEX_PLATFORM_NVIDIA 1
+#else
+#define KINDEX_PLATFORM_NVIDIA 0
+#endif
+
+/// 1 in the pass that makes device code.
+#if defined(__HIP_DEVICE_COMPILE__) || defined(__CUDA_ARCH__)
+#define KINDEX_DEVICE_PASS 1
+#else
+#define KINDEX_DEVICE_PASS 0
+#endif
+
+// Targets (all 0 in a host pass) ----------------------------------------------------------------
+#if defined(__gfx942__)
+#define KINDEX_TARGET_GFX942 1
+#else
+#define KINDEX_TARGET_GFX942 0
+#endif
+
+#if defined(__gfx950__)
+#define KINDEX_TARGET_GFX950 1
+#else
+#define KINDEX_TARGET_GFX950 0
+#endif
+
+/// CDNA3 and CDNA4: wave64, fp8 MFMA, packed fp32 math.
+#if KINDEX_TARGET_GFX942 || KINDEX_TARGET_GFX950
+#define KINDEX_TARGET_CDNA 1
+#else
+#define KINDEX_TARGET_CDNA 0
+#endif
+
+/// Hopper with its architecture-specific instructions (wgmma): compiled for sm_90a.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define KINDEX_TARGET_SM90A 1
+#else
+#define KINDEX_TARGET_SM90A 0
+#endif
+
+/// 1 if the kernels have a body for the target at hand. Elsewhere they compile to nothing and the
+/// launchers refuse the device (`hipErrorNotSupported`): including kindex never fails.
+#if KINDEX_TARGET_CDNA || KINDEX_TARGET_SM90A
+#define KINDEX_TARGET_SUPPORTED 1
+#else
+#define KINDEX_TARGET_SUPPORTED 0
+#endif
+
+// Decorations -----------------------------------------------------------------------------------
+#if KINDEX_DEVICE_COMPILER
+#define KINDEX_HOST_DEVICE __host__ __device__
+#define KINDEX_DEVICE __device__ __forceinline__
+#define KINDEX_KERNEL __attribute__((visibility("hidden"))) __global__
+#else
+#define KINDEX_HOST_DEVICE
+#define KINDEX_DEVICE
+#define KINDEX_KERNEL
+#endif
+
+// The namespace carries the version: two versions in one process do not pick each other's kernels.
+#define KINDEX_NAMESPACE_BEGIN \
+  namespace kindex {           \
+  inline namespace v0_1 {
+#define KINDEX_NAMESPACE_END \
+  }                          \
+  }
