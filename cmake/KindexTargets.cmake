@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: The kindex authors
+# SPDX-License-Identifier: MIT
+
+# How tests, benchmarks and examples are declared:
+#
+#   kindex_add_hip_executable(target SOURCES a.hip b.cpp ... [LIBRARIES ...])
+#   kindex_add_device_test(name COMMAND ... [LABELS ...] [TIMEOUT seconds])   needs the device
+#   kindex_add_host_test(name COMMAND ... [LABELS ...] [TIMEOUT seconds])     does not
+#
+# KINDEX_DEVICE says where the device tests run:
+#   emulated   HIP for gfx942, run on tests/emulator's stand-in for libamdhip64
+#   amd        HIP, run on the system's ROCm
+#   nvidia     the same .hip files by nvcc; tests/cuda maps the HIP names
+# `emulated` and `amd` build the same programs: which libamdhip64 is loaded decides.
+
+include_guard(DIRECTORY)
+
+set(KINDEX_DEVICE emulated CACHE STRING "Where the tests and benchmarks run: emulated, amd or nvidia")
+set_property(CACHE KINDEX_DEVICE PROPERTY STRINGS emulated amd nvidia)
+if(NOT KINDEX_DEVICE MATCHES "^(emulated|amd|nvidia)$")
+  message(FATAL_ERROR "kindex: KINDEX_DEVICE is \"${KINDEX_DEVICE}\", not emulated, amd or nvidia")
+endif()
+option(KINDEX_WERROR "Warnings are errors in kindex's own targets" OFF)
+
+if(PROJECT_IS_TOP_LEVEL)
+  if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, RelWithDebInfo, Debug, MinSizeRel" FORCE)
+  endif()
+endif()
+
+if(KINDEX_DEVICE STREQUAL "nvidia")
+  # sm_90a, not sm_90: wgmma exists only there.
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 90a-real)
+  endif()
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  set(kindex_hip_language CUDA)
+else()
+  include(EnableHip)
+  set(kindex_hip_language HIP)
+endif()
+
+include(ProcessorCount)
+ProcessorCount(kindex_num_processors)
+
+# Warnings, and the way to the HIP headers for plain C++ sources. Never part of kindex::kindex.
+add_library(kindex_development INTERFACE)
+set(kindex_warnings -Wall -Wextra -Wundef -Wshadow)
+if(KINDEX_DEVICE STREQUAL "nvidia")
+  # -Wundef and -Wshadow would fire in the sources that nvcc generates.
+  target_compile_options(kindex_development INTERFACE
+      "$<$<COMPILE_LANGUAGE:CXX>:${kindex_warnings}>"
+      "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>"
+      "$<$<AND:$<BOOL:${KINDEX_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>"
+      "$<$<AND:$<BOOL:${KINDEX_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings>")
+  target_include_directories(kindex_development BEFORE INTERFACE "${PROJECT_SOURCE_DIR}/tests/cuda")
+  target_link_libraries(kindex_development INTERFACE CUDA::cudart_static)
+else()
+  target_compile_options(kindex_development INTERFACE
+      ${kindex_warnings}
+      "$<$<BOOL:${KINDEX_WERROR}>:-Werror>")
+  # The HIP compiler defines the platform itself; g++ must be told.
+  target_compile_definitions(kindex_development INTERFACE
+      "$<$<COMPILE_LANGUAGE:CXX>:__HIP_PLATFORM_AMD__>")
+  target_include_directories(kindex_development SYSTEM INTERFACE
+      "$<$<COMPILE_LANGUAGE:CXX>:${KINDEX_HIP_INCLUDE_DIR}>")
+endif()
+target_link_libraries(kindex_development INTERFACE kindex::kindex)
+
+function(kindex_add_hip_executable target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
+    message(FATAL_ERROR "kindex_add_hip_executable(${target}): SOURCES is missing, or unknown "
+                        "arguments \"${arg_UNPARSED_ARGUMENTS}\"")
+  endif()
+  add_executable(${target} ${arg_SOURCES})
+  foreach(source IN LISTS arg_SOURCES)
+    if(source MATCHES "\\.hip$")
+      set_source_files_properties("${source}" PROPERTIES LANGUAGE ${kindex_hip_language})
+    endif()
+  endforeach()
+  set_target_properties(${target} PROPERTIES
+      CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+      HIP_STANDARD 17 HIP_STANDARD_REQUIRED ON HIP_EXTENSIONS OFF
+      CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
+      RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_link_libraries(${target} PRIVATE kindex_development ${arg_LIBRARIES})
+  if(KINDEX_DEVICE STREQUAL "emulated")
+    # RUNPATH, not RPATH: LD_LIBRARY_PATH must win.
+    target_link_options(${target} PRIVATE "LINKER:--enable-new-dtags")
+    if(TARGET kindex_emulator)
+      add_dependencies(${target} kindex_emulator)
+    endif()
+  endif()
+endfunction()
+
+function(kindex_add_host_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND;LABELS")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+endfunction()
+
+function(kindex_add_device_test name)
+  kindex_add_host_test(${name} ${ARGN})
+  set_property(TEST ${name} APPEND PROPERTY LABELS device)
+  if(KINDEX_DEVICE STREQUAL "emulated")
+    # The emulator runs workgroups on all cores, so one such test at a time.
+    set_tests_properties(${name} PROPERTIES
+        PROCESSORS ${kindex_num_processors}
+        ENVIRONMENT_MODIFICATION
+        "LD_LIBRARY_PATH=path_list_prepend:${PROJECT_BINARY_DIR}/emulator")
+  else()
+    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK gpu)
+  endif()
+endfunction()
