@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: The kindex authors
+// SPDX-License-Identifier: MIT
+//
+// The three operations with every kernel variant, instantiated once for all device tests: kernel
+// templates are by far the largest part of the compile time. The tests themselves are plain C++.
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+#include <kindex/params.hpp>
+
+namespace kindex_test {
+
+hipError_t store(const kindex::store_params& params, hipStream_t stream);
+hipError_t gather(const kindex::gather_params& params, hipStream_t stream);
+hipError_t paged_mqa_logits(const kindex::paged_mqa_logits_params& params, hipStream_t stream);
+
+}  // namespace kindex_test

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The kindex authors
+// SPDX-License-Identifier: MIT
+#include "support/test_case.hpp"
+
+#include <algorithm>
+
+namespace kindex_test {
+
+std::vector<std::int32_t> test_case::cache_lens() const {
+  if (lens_shape == kindex::lens_shape::per_sequence) return lens;
+  std::vector<std::int32_t> longest(static_cast<std::size_t>(num_seqs()), 0);
+  for (std::size_t i = 0; i < lens.size(); ++i) {
+    std::int32_t& len = longest[i / static_cast<std::size_t>(next_n)];
+    len = std::max(len, lens[i]);
+  }
+  return longest;
+}
+
+std::int64_t test_case::visible(std::int64_t row) const {
+  const std::int64_t n = row % next_n;
+  const std::int64_t tokens = lens_shape == kindex::lens_shape::per_row
+                                  ? lens[static_cast<std::size_t>(row)]
+                                  : lens[static_cast<std::size_t>(row / next_n)] - next_n + n + 1;
+  return std::max<std::int64_t>(tokens, 0);
+}
+
+std::string test_case::name() const {
+  std::string text = "P=" + std::to_string(page_size) + " " + kindex::to_string(layout) + " " +
+                     kindex::to_string(format) + " D=" + std::to_string(head_dim) +
+                     " H=" + std::to_string(num_heads) + " N=" + std::to_string(next_n) +
+                     " page stride " + to_string(gap) +
+                     (fill == kindex::fill::none ? " fill none" : " fill -inf") + " " +
+                     to_string(data) + " data, " +
+                     (lens_shape == kindex::lens_shape::per_row ? "row lens [" : "lens [");
+  for (std::size_t i = 0; i < lens.size() && i < 24; ++i) {
+    text += (i == 0 ? "" : " ") + std::to_string(lens[i]);
+  }
+  text += lens.size() > 24 ? " ...] B=" : "] B=";
+  text += std::to_string(num_seqs());
+  if (logits_width >= 0) text += " width " + std::to_string(logits_width);
+  if (extra_table_width > 0) text += " table +" + std::to_string(extra_table_width);
+  if (q_head_gap > 0) text += " q head gap " + std::to_string(q_head_gap);
+  if (weights_gap > 0) text += " weights gap " + std::to_string(weights_gap);
+  if (lens_stride != 1) text += " lens stride " + std::to_string(lens_stride);
+  return text + " seed " + std::to_string(seed);
+}
+
+const std::vector<page_geometry>& all_page_geometries() {
+  static const std::vector<page_geometry> geometries = [] {
+    std::vector<page_geometry> list{{1, kindex::page_layout::plain}};
+    for (const int page_size : {16, 32, 48, 64, 80, 112, 128, 256}) {
+      list.push_back({page_size, kindex::page_layout::plain});
+      list.push_back({page_size, kindex::page_layout::preshuffled});
+    }
+    return list;
+  }();
+  return geometries;
+}
+
+token_data make_tokens(std::int64_t tokens, int head_dim, kindex::fp8_format format, data_kind kind,
+                       random_stream& random) {
+  token_data data;
+  data.k.resize(static_cast<std::size_t>(tokens * head_dim));
+  data.scale.resize(static_cast<std::size_t>(tokens * kindex::scales_per_token(head_dim)));
+  for (std::uint8_t& byte : data.k) byte = make_k_byte(kind, format, random);
+  for (float& scale : data.scale) scale = make_scale(kind, random);
+  return data;
+}
+
+paged_batch make_paged_batch(const test_case& test, placement where) {
+  random_stream random(test.seed);
+  const std::vector<std::int32_t> lens = test.cache_lens();
+  const std::int64_t num_pages = pages_needed(lens, test.page_size) + test.extra_pages;
+  paged_batch batch;
+  batch.table = make_page_table(lens, test.page_size, num_pages, random, test.extra_table_width,
+                                test.extra_table_stride);
+  batch.cache = paged_cache(test.page_size, test.head_dim, test.layout, test.format, num_pages,
+                            page_stride_bytes(test.gap, test.page_size, test.head_dim), where);
+  const int num_scales = kindex::scales_per_token(test.head_dim);
+  for (std::size_t b = 0; b < lens.size(); ++b) {
+    batch.sequences.push_back(make_tokens(lens[b], test.head_dim, test.format, test.data, random));
+    const token_data& data = batch.sequences.back();
+    for (std::int64_t t = 0; t < lens[b]; ++t) {
+      batch.cache.put_token(batch.table.slot(static_cast<std::int64_t>(b), t),
+                            data.k.data() + t * test.head_dim, data.scale.data() + t * num_scales);
+    }
+  }
+  return batch;
+}
+
+std::vector<std::int32_t> cumulative(const std::vector<std::int32_t>& lens) {
+  std::vector<std::int32_t> sums{0};
+  for (const std::int32_t len : lens) sums.push_back(sums.back() + len);
+  return sums;
+}
+
+}  // namespace kindex_test
