@@ -90,6 +90,11 @@ struct cache_geometry {
   static constexpr int head_dim = HeadDim;
   static constexpr int num_scales = scales_per_token(HeadDim);
 
+  /// The format never reaches the machine code: conversions and matrix instructions read bytes as
+  /// the hardware does, and launchers refuse a device whose format is not the cache's. Kernels are
+  /// therefore instantiated for this one geometry in place of one per format.
+  using any_format = cache_geometry<PageSize, Layout, fp8_format::e4m3fn, HeadDim>;
+
   /// True if a run-time view has this geometry.
   static constexpr bool matches(const cache_view& view) {
     const bool size_fits = PageSize == 0 ? view.page_size % 16 == 0 : view.page_size == PageSize;

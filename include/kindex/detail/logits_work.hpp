@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The kindex authors
+// SPDX-License-Identifier: MIT
+//
+// Who computes which tokens. The visible tokens of all sequences, in blocks of 64 ("units"), form
+// one line; every thread block takes an equal piece of it. The lengths are read here, on the device:
+// no schedule tensor, and a launch shape that does not depend on them.
+#pragma once
+
+#include <hip/hip_runtime.h>
+
+#include <cstdint>
+
+#include "../cache_view.hpp"
+#include "../config.hpp"
+#include "divider.hpp"
+#include "wave.hpp"
+
+KINDEX_NAMESPACE_BEGIN
+namespace detail {
+
+/// Tokens of one unit: what a worker (a wave, on Hopper a warpgroup) computes in one step.
+inline constexpr int unit_tokens = 64;
+/// Tokens of one matrix tile.
+inline constexpr int tile_tokens = 16;
+inline constexpr int tiles_per_unit = unit_tokens / tile_tokens;
+
+/// paged_mqa_logits_params as the kernels read them.
+template <int PageSize>
+struct logits_args {
+  const char* data;
+  std::int64_t page_stride_bytes;
+  std::uint32_t num_pages;
+  page_splitter<PageSize> pages;
+  const char* q;
+  std::int64_t q_batch_stride;
+  std::int64_t q_next_n_stride;
+  std::int64_t q_head_stride;
+  const float* weights;
+  std::int64_t weights_row_stride;
+  const std::int32_t* context_lens;
+  std::int64_t context_lens_batch_stride;
+  std::int64_t context_lens_next_n_stride;
+  const std::int32_t* block_table;
+  std::int64_t block_table_stride;
+  float* logits;
+  std::int64_t logits_row_stride;
+  std::int64_t logits_width;
+  divider num_blocks;
+  std::int32_t num_seqs;
+  std::int32_t next_n;
+  std::int32_t num_heads;
+  std::int32_t max_visible;  // min(width, W * P)
+  bool lens_per_row;
+  bool fill_neg_infinity;
+};
+
+#if KINDEX_DEVICE_COMPILER
+
+/// Tokens that row n of sequence seq sees.
+template <class Args>
+KINDEX_DEVICE int visible_tokens(const Args& args, std::int64_t seq, int n) {
+  // Lengths near INT_MIN must not wrap on their way to 0.
+  std::int64_t visible = args.context_lens[seq * args.context_lens_batch_stride +
+                                           (args.lens_per_row ? n * args.context_lens_next_n_stride : 0)];
+  if (!args.lens_per_row) visible += n + 1 - args.next_n;
+  visible = visible < 0 ? 0 : visible;
+  return static_cast<int>(visible < args.max_visible ? visible : args.max_visible);
+}
+
+/// Tokens that at least one row of a sequence sees: what has to be read.
+template <class Args>
+KINDEX_DEVICE int sequence_tokens(const Args& args, std::int64_t seq) {
+  if (!args.lens_per_row) return visible_tokens(args, seq, args.next_n - 1);
+  int longest = 0;
+  for (int n = 0; n < args.next_n; ++n) {
+    const int visible = visible_tokens(args, seq, n);
+    longest = visible > longest ? visible : longest;
+  }
+  return longest;
+}
+
+KINDEX_DEVICE std::uint32_t units_of(int tokens) {
+  return (static_cast<std::uint32_t>(tokens) + unit_tokens - 1) / unit_tokens;
+}
+
+/// The piece of the line that one block takes: num_units units from unit first_unit of first_seq on.
+struct block_work {
+  int first_seq;
+  int first_unit;
+  int num_units;
+};
+
+template <int BlockSize>
+struct work_division {
+  using scan = block_prefix_sum<BlockSize>;
+  struct storage {
+    typename scan::storage scan_storage;
+    block_work work;
+  };
+
+  /// All threads of the block take part. Sums fit 32 bits: 2^32 units would need 2^40 bytes of logits.
+  template <class Args>
+  static KINDEX_DEVICE block_work run(const Args& args, storage& shared) {
+    // Thread t counts a run of neighbouring sequences, so that one scan serves any batch.
+    const int per_thread = (args.num_seqs + BlockSize - 1) / BlockSize;
+    const int run_first = static_cast<int>(threadIdx.x) * per_thread;
+    const int run_end = run_first + per_thread < args.num_seqs ? run_first + per_thread : args.num_seqs;
+    std::uint32_t units = 0;
+    for (int seq = run_first; seq < run_end; ++seq) units += units_of(sequence_tokens(args, seq));
+    std::uint32_t prefix, total;
+    scan::run(units, prefix, total, shared.scan_storage);
+
+    // Block g takes units [total * g / G, total * (g + 1) / G).
+    const std::uint64_t block = blockIdx.x;
+    const auto begin = static_cast<std::uint32_t>(args.num_blocks.divide(total * block));
+    const auto end = static_cast<std::uint32_t>(args.num_blocks.divide(total * (block + 1)));
+    if (threadIdx.x == 0) shared.work = {0, 0, 0};
+    __syncthreads();
+    if (begin < end && begin >= prefix && begin - prefix < units) {
+      int seq = run_first;
+      std::uint32_t offset = begin - prefix;
+      for (;; ++seq) {
+        const std::uint32_t here = units_of(sequence_tokens(args, seq));
+        if (offset < here) break;
+        offset -= here;
+      }
+      shared.work = {seq, static_cast<int>(offset), static_cast<int>(end - begin)};
+    }
+    __syncthreads();
+    block_work work = shared.work;
+    work.first_seq = uniform(work.first_seq);
+    work.first_unit = uniform(work.first_unit);
+    work.num_units = uniform(work.num_units);
+    return work;
+  }
+};
+
+/// The first sequence from seq on that has tokens; every wave finds it for itself. There is one.
+template <class Args>
+KINDEX_DEVICE int next_busy_sequence(const Args& args, int seq) {
+  for (;; seq += wave_size) {
+    const int candidate = seq + lane_id();
+    const std::uint64_t busy =
+        ballot(candidate < args.num_seqs && sequence_tokens(args, candidate) > 0);
+    if (busy != 0) return uniform(seq + __ffsll(static_cast<unsigned long long>(busy)) - 1);
+    if (seq + wave_size >= args.num_seqs) return args.num_seqs;
+  }
+}
+
+/// Columns of one fill step of a block.
+inline constexpr int fill_columns = 4096;
+
+/// Writes -inf to the columns that rows do not see, whole blocks to pieces of rows in turn.
+template <int BlockSize, class Args>
+KINDEX_DEVICE void fill_invisible_columns(const Args& args) {
+  const std::int64_t pieces_per_row = (args.logits_width + fill_columns - 1) / fill_columns;
+  const std::int64_t num_rows = static_cast<std::int64_t>(args.num_seqs) * args.next_n;
+  for (std::int64_t piece = blockIdx.x; piece < num_rows * pieces_per_row; piece += gridDim.x) {
+    const std::int64_t row = piece / pieces_per_row;
+    const std::int64_t first = (piece - row * pieces_per_row) * fill_columns;
+    const std::int64_t end =
+        first + fill_columns < args.logits_width ? first + fill_columns : args.logits_width;
+    const std::int64_t seq = row / args.next_n;
+    const std::int64_t visible = visible_tokens(args, seq, static_cast<int>(row - seq * args.next_n));
+    float* const logits = args.logits + row * args.logits_row_stride;
+    const std::int64_t begin = first > visible ? first : visible;
+    for (std::int64_t t = begin + static_cast<int>(threadIdx.x); t < end; t += BlockSize) {
+      logits[t] = -__builtin_inff();
+    }
+  }
+}
+
+#endif  // KINDEX_DEVICE_COMPILER
+
+}  // namespace detail
+KINDEX_NAMESPACE_END
