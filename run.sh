@@ -26,8 +26,8 @@ the line to run and stops. Builds go to build/<device>, nothing else in the tree
 
 Options:
   --device WHERE   where the kernels run (default: auto)
-      auto         amd if ROCm sees a gfx942 or gfx950 GPU; else nvidia if nvidia-smi works and
-                   nvcc is on the PATH; else emulated
+      auto         amd if rocminfo lists a gfx942 or gfx950 GPU; else nvidia if nvidia-smi
+                   works and nvcc is on the PATH; else emulated
       emulated     no GPU needed: the gfx942 machine code of the same programs is interpreted on
                    the CPU, every memory access checked. Counts are real, times are not.
       amd          an AMD Instinct GPU and ROCm 6 or newer
@@ -117,20 +117,16 @@ parse() {
 
 rocm_root=${ROCM_PATH:-/opt/rocm}
 
-# Names of the AMD GPUs, one a line: what the ROCm runtime sees; without its tools, the driver.
+# Names of the GPUs that the ROCm runtime sees, one a line.
 amd_gpus() {
-  [[ -e /dev/kfd ]] || return 0
   local tool
+  [[ -e /dev/kfd ]] || return 0
   for tool in "$rocm_root/bin/rocminfo" rocminfo; do
     if command -v "$tool" > /dev/null; then
-      "$tool" 2> /dev/null | sed -n 's/^ *Name: *\(gfx[0-9a-f]*\) *$/\1/p'
+      "$tool" 2> /dev/null | sed -n 's/^ *Name: *\(gfx[0-9a-f]*\) *$/\1/p' | sort -u
       return 0
     fi
   done
-  # gfx_target_version 90402 is gfx942: decimal major, minor, step; the step is written in hex.
-  sed -n 's/^gfx_target_version \([1-9][0-9]*\)$/\1/p' \
-    /sys/class/kfd/kfd/topology/nodes/*/properties 2> /dev/null |
-    while read -r v; do printf 'gfx%d%d%x\n' $((v / 10000)) $((v / 100 % 100)) $((v % 100)); done
 }
 
 choose_device() {
@@ -144,14 +140,26 @@ choose_device() {
     device=nvidia
   else
     device=emulated
-    [[ -z $gpus ]] || say "the AMD GPU here ($(sort -u <<< "$gpus" | xargs)) is not one that kindex has kernels for"
+    if [[ -n $gpus ]]; then
+      say "the AMD GPU here (${gpus//$'\n'/, }) is not one that kindex has kernels for"
+    elif [[ -e /dev/kfd ]]; then
+      say "/dev/kfd is here, but no ROCm that sees a GPU (no rocminfo, or it lists none)"
+    fi
   fi
   say "device: $device (choose with --device)"
 }
 
 check_device() {
+  local header major
   case $device in
     amd)
+      for header in {"$rocm_root",/usr}/include/hip/hip_version.h; do
+        [[ -e $header ]] || continue
+        major=$(sed -n 's/^#define HIP_VERSION_MAJOR \([0-9]*\)$/\1/p' "$header")
+        [[ ${major:-0} -ge 6 ]] ||
+          fail "--device amd needs ROCm 6 or newer (in $rocm_root, or where ROCM_PATH points); $header is of version ${major:-unknown}"
+        break
+      done
       [[ -n $(amd_gpus || true) ]] || say "no AMD GPU seen here: the programs will build, but not run" ;;
     nvidia)
       command -v nvcc > /dev/null ||
@@ -173,6 +181,8 @@ missing_packages() {
     # clang-tools has clang-offload-bundler; llvm the disassembler that the emulator reads with.
     need+=("clang-$v" "lld-$v" "llvm-$v" "clang-tools-$v" libamdhip64-dev librocprim-dev)
     need+=("$(device_libs_package "$v")")
+    # Where CMake's HIP language works unaided it links with compiler-rt.
+    [[ $distribution == debian12 ]] || need+=("libclang-rt-$v-dev")
   fi
   dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${need[@]}" 2> /dev/null |
     awk '$2 == "installed" { print $1 }' > "$scratch/installed" || true
@@ -288,8 +298,8 @@ run_benchmark() {
 
 parse "$@"
 choose_device
-check_device
 install_packages
+check_device
 case $command in
   test) run_tests ;;
   bench) run_benchmark ;;

@@ -41,6 +41,14 @@ else()
   set(kindex_hip_language HIP)
 endif()
 
+# The emulator's library is called libamdhip64.so.5; programs built with a newer HIP ask for .so.6
+# or .so.7. (Made at configure time, the link dangles until the emulator is built.)
+if(KINDEX_DEVICE STREQUAL "emulated" AND NOT KINDEX_HIP_SOVERSION EQUAL 5)
+  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/emulator")
+  file(CREATE_LINK libamdhip64.so.5
+       "${PROJECT_BINARY_DIR}/emulator/libamdhip64.so.${KINDEX_HIP_SOVERSION}" SYMBOLIC)
+endif()
+
 include(ProcessorCount)
 ProcessorCount(kindex_num_processors)
 
