@@ -55,7 +55,7 @@ TEST_CASE("a page table is a permutation, never the identity, with poison in unu
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     random_stream random(seed);
     const std::vector<std::int32_t> lens{17, 0, 64, 1};
-    page_table table = make_page_table(lens, 16, 8, random, 1, 3);
+    page_table table = make_page_table(lens, 16, 8, random, 5, 3);
     REQUIRE(table.width == 5);
     REQUIRE(table.stride == 8);
     REQUIRE(table.entries.size() == 3 * 8 + 5);

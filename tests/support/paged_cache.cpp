@@ -55,11 +55,13 @@ paged_cache::paged_cache(int page_size, int head_dim, kindex::page_layout layout
                                             : (num_pages - 1) * page_stride_ +
                                                   kindex::page_payload_bytes(page_size, head_dim);
   sparse_ = bytes > dense_limit;
+  // The base is aligned as badly as the contract allows.
+  const std::size_t misalign = page_size == 1 ? 4 : 16;
   if (where == placement::guarded && !sparse_) {
-    guarded_ = guarded_bytes(static_cast<std::size_t>(bytes));
+    guarded_ = guarded_bytes(static_cast<std::size_t>(bytes), misalign);
   } else {
     where_ = placement::exact;
-    exact_ = exact_bytes(static_cast<std::size_t>(bytes));
+    exact_ = exact_bytes(static_cast<std::size_t>(bytes), misalign);
   }
   if (!sparse_) {
     dense_image_.resize(static_cast<std::size_t>(num_pages * page_stride_));
@@ -243,7 +245,7 @@ std::int64_t pages_needed(const std::vector<std::int32_t>& lens, int page_size) 
 }
 
 page_table make_page_table(const std::vector<std::int32_t>& lens, int page_size,
-                           std::int64_t num_pages, random_stream& random, std::int64_t extra_width,
+                           std::int64_t num_pages, random_stream& random, std::int64_t width,
                            std::int64_t extra_stride) {
   const std::int64_t needed = pages_needed(lens, page_size);
   if (needed > num_pages) throw std::logic_error("make_page_table: too few pages");
@@ -260,7 +262,10 @@ page_table make_page_table(const std::vector<std::int32_t>& lens, int page_size,
   for (const std::int32_t len : lens) {
     table.width = std::max(table.width, (std::int64_t{len} + page_size - 1) / page_size);
   }
-  table.width += extra_width;
+  if (width >= 0) {
+    if (width < table.width) throw std::logic_error("make_page_table: the table is too narrow");
+    table.width = width;
+  }
   table.stride = table.width + extra_stride;
   if (lens.empty()) return table;
   const auto num_seqs = static_cast<std::int64_t>(lens.size());

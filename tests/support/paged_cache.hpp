@@ -107,11 +107,11 @@ struct page_table {
 /// Pages that the lengths need: sum of ceil(L / P).
 std::int64_t pages_needed(const std::vector<std::int32_t>& lens, int page_size);
 
-/// Hands shuffled, never identical ids out of [0, num_pages) to the sequences. Width: the longest
-/// sequence's pages plus `extra_width`. Unused entries and the gap of `extra_stride` between rows
+/// Hands shuffled, never identical ids out of [0, num_pages) to the sequences. A width of -1 means
+/// exactly the longest sequence's pages. Unused entries and the gap of `extra_stride` between rows
 /// hold 0x7FFFFFFF and -1 in turn.
 page_table make_page_table(const std::vector<std::int32_t>& lens, int page_size,
-                           std::int64_t num_pages, random_stream& random,
-                           std::int64_t extra_width = 0, std::int64_t extra_stride = 3);
+                           std::int64_t num_pages, random_stream& random, std::int64_t width = -1,
+                           std::int64_t extra_stride = 3);
 
 }  // namespace kindex_test

@@ -29,24 +29,29 @@ struct test_case {
   kindex::fill fill = kindex::fill::none;
   data_kind data = data_kind::exact;
   std::uint64_t seed = 1;
+  /// Tokens, q and weights of sequence b depend on `seed` and `first_sequence + b` alone, so that
+  /// the same sequence can be put into other batches, pages and layouts.
+  std::int64_t first_sequence = 0;
+  std::uint64_t page_seed = 1;  ///< order of the page ids
 
   std::int64_t extra_pages = 3;         ///< pages that nobody owns, poisoned
-  std::int64_t extra_table_width = 0;   ///< 0: exactly ceil(max L / P) entries
+  std::int64_t table_width = -1;        ///< -1: exactly ceil(max L / P) entries
   std::int64_t extra_table_stride = 3;  ///< gap between the rows of the table
   std::int64_t logits_width = -1;       ///< -1: the longest length
   std::int64_t logits_gap = 131;        ///< elements between rows: more than 512 bytes, odd
   std::int64_t q_head_gap = 0;          ///< bytes between heads of q, multiple of 16
   std::int64_t weights_gap = 0;         ///< elements between rows of the weights
-  std::int64_t lens_stride = 1;         ///< per sequence: lens is a column of [B, lens_stride]
+  std::int64_t lens_stride = 1;         ///< from length to length; more: a column of a wider array
 
   std::int64_t num_seqs() const {
     const auto n = static_cast<std::int64_t>(lens.size());
     return lens_shape == kindex::lens_shape::per_row ? n / next_n : n;
   }
-  /// Tokens that sequence b has in the cache.
+  std::int64_t num_rows() const { return num_seqs() * next_n; }
+  /// Tokens that the sequences have in the cache: the lengths, within the table.
   std::vector<std::int32_t> cache_lens() const;
   /// Tokens that row b * N + n sees, before any clamp to the width or the table.
-  std::int64_t visible(std::int64_t row) const;
+  std::int64_t unclamped_visible(std::int64_t row) const;
   /// Every value that tells the case from others, for messages.
   std::string name() const;
 };
@@ -66,6 +71,9 @@ struct token_data {
 };
 token_data make_tokens(std::int64_t tokens, int head_dim, kindex::fp8_format format, data_kind kind,
                        random_stream& random);
+
+/// The random stream of one sequence's data.
+random_stream sequence_stream(const test_case& test, std::int64_t seq);
 
 /// A case's tokens, block table and cache. The cache's image is filled, not uploaded.
 struct paged_batch {
