@@ -4,6 +4,7 @@
 # How tests, benchmarks and examples are declared:
 #
 #   kindex_add_hip_executable(target SOURCES a.hip b.cpp ... [LIBRARIES ...])
+#   kindex_add_host_executable(target SOURCES a.cpp ... [LIBRARIES ...])      no HIP library linked
 #   kindex_add_device_test(name COMMAND ... [LABELS ...] [TIMEOUT seconds])   needs the device
 #   kindex_add_host_test(name COMMAND ... [LABELS ...] [TIMEOUT seconds])     does not
 #
@@ -36,9 +37,11 @@ if(KINDEX_DEVICE STREQUAL "nvidia")
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
   set(kindex_hip_language CUDA)
+  set(kindex_hip_runtime_library CUDA::cudart_static)
 else()
   include(EnableHip)
   set(kindex_hip_language HIP)
+  set(kindex_hip_runtime_library "${KINDEX_HIP_RUNTIME}")
 endif()
 
 # The emulator's library is called libamdhip64.so.5; programs built with a newer HIP ask for .so.6
@@ -63,7 +66,7 @@ if(KINDEX_DEVICE STREQUAL "nvidia")
       "$<$<AND:$<BOOL:${KINDEX_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>"
       "$<$<AND:$<BOOL:${KINDEX_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings>")
   target_include_directories(kindex_development BEFORE INTERFACE "${PROJECT_SOURCE_DIR}/tests/cuda")
-  target_link_libraries(kindex_development INTERFACE CUDA::cudart_static)
+  target_include_directories(kindex_development SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
 else()
   target_compile_options(kindex_development INTERFACE
       ${kindex_warnings}
@@ -76,18 +79,14 @@ else()
 endif()
 target_link_libraries(kindex_development INTERFACE kindex::kindex)
 
-function(kindex_add_hip_executable target)
+# What both kinds of program have in common.
+function(kindex_add_host_executable target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
-    message(FATAL_ERROR "kindex_add_hip_executable(${target}): SOURCES is missing, or unknown "
-                        "arguments \"${arg_UNPARSED_ARGUMENTS}\"")
+    message(FATAL_ERROR "kindex: executable ${target}: SOURCES is missing, or unknown arguments "
+                        "\"${arg_UNPARSED_ARGUMENTS}\"")
   endif()
   add_executable(${target} ${arg_SOURCES})
-  foreach(source IN LISTS arg_SOURCES)
-    if(source MATCHES "\\.hip$")
-      set_source_files_properties("${source}" PROPERTIES LANGUAGE ${kindex_hip_language})
-    endif()
-  endforeach()
   set_target_properties(${target} PROPERTIES
       CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
       HIP_STANDARD 17 HIP_STANDARD_REQUIRED ON HIP_EXTENSIONS OFF
@@ -95,6 +94,15 @@ function(kindex_add_hip_executable target)
       RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${target} PRIVATE kindex_development ${arg_LIBRARIES})
+endfunction()
+
+function(kindex_add_hip_executable target)
+  kindex_add_host_executable(${target} ${ARGN})
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.hip$")
+  set_source_files_properties(${sources} PROPERTIES LANGUAGE ${kindex_hip_language})
+  # CMake adds the runtime by itself only for a program with a .hip file.
+  target_link_libraries(${target} PRIVATE ${kindex_hip_runtime_library})
   if(KINDEX_DEVICE STREQUAL "emulated")
     # RUNPATH, not RPATH: LD_LIBRARY_PATH must win.
     target_link_options(${target} PRIVATE "LINKER:--enable-new-dtags")
@@ -126,3 +134,16 @@ function(kindex_add_device_test name)
     set_tests_properties(${name} PROPERTIES RESOURCE_LOCK gpu)
   endif()
 endfunction()
+
+# What tests and benchmarks share: buffers, page tables, the table of cases.
+file(GLOB kindex_support_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.cpp")
+if(kindex_support_sources)
+  add_library(kindex_test_support STATIC EXCLUDE_FROM_ALL ${kindex_support_sources})
+  set_target_properties(kindex_test_support PROPERTIES
+      CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+  target_include_directories(kindex_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
+  target_link_libraries(kindex_test_support PUBLIC
+      kindex_development ${kindex_hip_runtime_library} ${CMAKE_DL_LIBS})
+else()
+  add_library(kindex_test_support INTERFACE)
+endif()

@@ -9,9 +9,9 @@ using Catch::Approx;
 #else
 #include <catch2/catch.hpp>
 // Version 2 cannot skip: say so and leave the test case.
-#define SKIP(...)                   \
-  do {                              \
-    WARN("skipped: " __VA_ARGS__);  \
-    return;                         \
+#define SKIP(...)                  \
+  do {                             \
+    WARN("skipped: " __VA_ARGS__); \
+    return;                        \
   } while (false)
 #endif

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The kindex authors
 // SPDX-License-Identifier: MIT
 
-// The runner of version 2, which takes longer to compile than any test: here once, as plain C++.
-// With version 3 this file is empty and the linked Catch2WithMain has the runner.
+// The runner of Catch2 2, where its package does not bring one: here once, as plain C++, because it
+// takes longer to compile than any test.
 #define CATCH_CONFIG_MAIN
 #include "catch.hpp"
