@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: The kindex authors
+// SPDX-License-Identifier: MIT
+//
+// Paged MQA logits: relu(q . k) weighted over heads, for every visible token of every sequence.
+//
+// Every block takes an equal share of all visible tokens (detail/logits_work.hpp) and walks through
+// it sequence by sequence; what happens to 64 tokens of one sequence is the target's business
+// (detail/logits_gfx9.hpp). K is read once, for all rows of its sequence. Nothing is shared between
+// blocks, so the bits of a logit depend on its q, weights and K alone.
+#pragma once
+
+#include <hip/hip_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cache_view.hpp"
+#include "config.hpp"
+#include "detail/launch.hpp"
+#include "detail/logits_work.hpp"
+#include "params.hpp"
+#include "validate.hpp"
+
+KINDEX_NAMESPACE_BEGIN
+
+/// Where a kernel keeps q while K passes by.
+enum class query_source : std::uint8_t {
+  registers,  ///< one row of 32 or 64 heads
+  shared,     ///< any shape that fits shared memory
+  global,     ///< any shape; the caches serve it
+};
+
+/// What the logits kernel knows at compile time. ResidentHeads: H, if Query is `registers`.
+template <class Geometry, query_source Query, int ResidentHeads = 0>
+struct paged_mqa_logits_config {
+  static_assert((Query == query_source::registers) == (ResidentHeads != 0),
+                "kindex: resident heads go with q in registers");
+  static_assert(ResidentHeads % 16 == 0, "kindex: resident heads are a multiple of 16");
+  using geometry = Geometry;
+  using kernel_config =
+      paged_mqa_logits_config<typename Geometry::any_format, Query, ResidentHeads>;
+  static constexpr query_source query = Query;
+  static constexpr int resident_heads = ResidentHeads;
+  static constexpr int block_size = 256;
+  /// Blocks that share a compute unit: a unit of K in flight for each of their waves is what hides
+  /// the memory's latency.
+  static constexpr int blocks_per_compute_unit = 2;
+};
+
+KINDEX_NAMESPACE_END
+
+#if KINDEX_PLATFORM_NVIDIA
+#include "detail/logits_sm90.hpp"
+#else
+#include "detail/logits_gfx9.hpp"
+#endif
+
+KINDEX_NAMESPACE_BEGIN
+namespace detail {
+
+#if KINDEX_PLATFORM_NVIDIA
+namespace target = sm90;
+#else
+namespace target = gfx9;
+#endif
+
+#if KINDEX_DEVICE_COMPILER
+
+template <class Config>
+KINDEX_KERNEL __launch_bounds__(Config::block_size) void paged_mqa_logits_kernel(
+    logits_args<Config::geometry::page_size> args) {
+#if KINDEX_TARGET_SUPPORTED
+  __shared__ typename work_division<Config::block_size>::storage division;
+  extern __shared__ char __attribute__((aligned(16))) query_storage[];
+  block_work work = work_division<Config::block_size>::run(args, division);
+  target::unit_engine<Config> engine(args, query_storage);
+  int seq = work.first_seq;
+  int first = work.first_unit;
+  while (work.num_units > 0) {
+    const int num_tokens = uniform(sequence_tokens(args, seq));
+    const int here = static_cast<int>(units_of(num_tokens)) - first;
+    const int count = here < work.num_units ? here : work.num_units;
+    engine.run(seq, num_tokens, first, first + count);
+    work.num_units -= count;
+    if (work.num_units == 0) break;
+    seq = next_busy_sequence(args, seq + 1);
+    first = 0;
+  }
+  if (args.fill_neg_infinity) fill_invisible_columns<Config::block_size>(args);
+#else
+  __builtin_trap();
+#endif
+}
+
+#endif  // KINDEX_DEVICE_COMPILER
+
+}  // namespace detail
+
+#if KINDEX_DEVICE_COMPILER
+
+/// Paged MQA logits with everything the compiler can know in Config. Refuses a cache of another
+/// geometry, a device whose fp8 format is not the cache's, and shapes that Config is not made for.
+/// Otherwise as `paged_mqa_logits` in dispatch.hpp.
+template <class Config>
+hipError_t paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t stream) {
+  using geometry = typename Config::geometry;
+  if (const validation checked = validate(params); !checked.ok()) return checked.status;
+  if (!geometry::matches(params.cache)) return hipErrorInvalidValue;
+  if (Config::query == query_source::registers &&
+      (params.next_n != 1 || params.num_heads != Config::resident_heads)) {
+    return hipErrorInvalidValue;
+  }
+  detail::device_facts device;
+  if (const hipError_t status = detail::query_device(device); status != hipSuccess) return status;
+  if (device.native_format != geometry::format) return hipErrorNotSupported;
+  if (params.num_seqs == 0 || params.next_n == 0 || params.logits_width == 0) return hipSuccess;
+  const unsigned shared_bytes =
+      detail::target::query_shared_bytes<Config>(params.next_n, params.num_heads);
+  if (shared_bytes > detail::target::max_query_shared_bytes) return hipErrorInvalidValue;
+
+  // Positions are 32-bit: lengths are, and so is what a row can see.
+  const std::int64_t table_tokens = params.block_table_width * params.cache.page_size;
+  std::int64_t max_visible = params.logits_width < table_tokens ? params.logits_width : table_tokens;
+  constexpr std::int64_t most = 0x7FFFFFFF - detail::unit_tokens;
+  if (max_visible > most) max_visible = most;
+  // No more blocks than units that could exist, or pieces of rows to fill.
+  const std::int64_t max_units =
+      params.num_seqs * ((max_visible + detail::unit_tokens - 1) / detail::unit_tokens);
+  std::int64_t num_blocks =
+      (max_units + detail::target::workers_per_block<Config> - 1) / detail::target::workers_per_block<Config>;
+  if (params.fill == kindex::fill::neg_infinity) {
+    const std::int64_t pieces = params.num_seqs * params.next_n *
+                                ((params.logits_width + detail::fill_columns - 1) / detail::fill_columns);
+    if (pieces > num_blocks) num_blocks = pieces;
+  }
+  const std::int64_t most_blocks =
+      std::int64_t{device.num_compute_units} * Config::blocks_per_compute_unit;
+  if (num_blocks > most_blocks) num_blocks = most_blocks;
+  if (num_blocks == 0) return hipSuccess;
+
+  detail::logits_args<geometry::page_size> args;
+  args.data = static_cast<const char*>(params.cache.data);
+  args.page_stride_bytes = params.cache.page_stride_bytes;
+  args.num_pages = static_cast<std::uint32_t>(
+      params.cache.num_pages < 0x7FFFFFFF ? params.cache.num_pages : 0x7FFFFFFF);
+  args.pages = detail::page_splitter<geometry::page_size>(params.cache.page_size);
+  args.q = static_cast<const char*>(params.q);
+  args.q_batch_stride = params.q_batch_stride;
+  args.q_next_n_stride = params.q_next_n_stride;
+  args.q_head_stride = params.q_head_stride;
+  args.weights = params.weights;
+  args.weights_row_stride = params.weights_row_stride;
+  args.context_lens = params.context_lens;
+  args.context_lens_batch_stride = params.context_lens_batch_stride;
+  args.context_lens_next_n_stride = params.context_lens_next_n_stride;
+  args.block_table = params.block_table;
+  args.block_table_stride = params.block_table_stride;
+  args.logits = params.logits;
+  args.logits_row_stride = params.logits_row_stride;
+  args.logits_width = params.logits_width;
+  args.num_blocks = detail::divider(static_cast<std::uint32_t>(num_blocks));
+  args.num_seqs = static_cast<std::int32_t>(params.num_seqs);
+  args.next_n = static_cast<std::int32_t>(params.next_n);
+  args.num_heads = static_cast<std::int32_t>(params.num_heads);
+  args.max_visible = static_cast<std::int32_t>(max_visible);
+  args.lens_per_row = params.context_lens_shape == lens_shape::per_row;
+  args.fill_neg_infinity = params.fill == kindex::fill::neg_infinity;
+  return detail::launch(&detail::paged_mqa_logits_kernel<typename Config::kernel_config>,
+                        static_cast<unsigned>(num_blocks), Config::block_size, args, stream,
+                        shared_bytes);
+}
+
+/// The same on a view whose geometry the compiler knows: one of another geometry does not compile.
+/// The params' own cache is ignored.
+template <class Config, class Geometry>
+hipError_t paged_mqa_logits(const typed_cache_view<Geometry>& cache, paged_mqa_logits_params params,
+                            hipStream_t stream) {
+  static_assert(std::is_same_v<Geometry, typename Config::geometry>,
+                "kindex: the cache view's geometry (page size, layout, format, head_dim) is not the "
+                "Config's");
+  params.cache = cache;
+  return paged_mqa_logits<Config>(params, stream);
+}
+
+#endif  // KINDEX_DEVICE_COMPILER
+
+KINDEX_NAMESPACE_END
