@@ -52,8 +52,8 @@ Examples:
   ./run.sh test --all --device amd
   ./run.sh bench --benchmark_filter=gather
 
-Exit status: 0 all well; 1 a package, the build, a test or the benchmark failed; 2 bad arguments.
-Environment: ROCM_PATH (default /opt/rocm), CMAKE_HIP_COMPILER through HIPCXX.
+Exit status: 0 all well; 1 something failed, with the reason above; 2 bad arguments.
+Environment: ROCM_PATH (default /opt/rocm); HIPCXX, a clang++ to compile HIP with.
 EOF
 }
 
@@ -74,7 +74,7 @@ pass_on=()
 positive_integer() { [[ $1 =~ ^[1-9][0-9]*$ ]]; }
 
 parse() {
-  [[ $# -gt 0 ]] || { usage >&2; exit 2; }
+  [[ $# -gt 0 ]] || bad_argument "no command: it is test or bench"
   case $1 in
     test | bench) command=$1; shift ;;
     -h | --help | help) usage; exit 0 ;;
