@@ -68,6 +68,7 @@ class paged_cache {
   std::string compare_with_device();
 
  private:
+  std::int64_t k_offset(std::int64_t token_in_page, std::int64_t dim) const;
   std::uint8_t* page_image(std::int64_t page);
   std::int64_t image_bytes() const;
   void poison(std::uint8_t* page) const;

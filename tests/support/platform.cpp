@@ -4,6 +4,14 @@
 
 #include <kindex/config.hpp>
 
+// The C interface has a function with its struct's name.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#include "emulator/emulator.h"
+#pragma GCC diagnostic pop
+
+#include <type_traits>
+
 #if !KINDEX_PLATFORM_NVIDIA
 #include <dlfcn.h>
 #endif
@@ -36,9 +44,7 @@ bool is_emulated() {
   return found;
 }
 
-bool is_nvidia() {
-  return KINDEX_PLATFORM_NVIDIA != 0;
-}
+bool is_nvidia() { return KINDEX_PLATFORM_NVIDIA != 0; }
 
 kindex::fp8_format native_format() {
   if (is_nvidia()) return kindex::fp8_format::e4m3fn;
@@ -65,9 +71,7 @@ void for_each_format(const std::function<void(kindex::fp8_format)>& body) {
   body(native_format());
 }
 
-double logits_tolerance() {
-  return is_nvidia() ? 4e-4 : 1e-5;
-}
+double logits_tolerance() { return is_nvidia() ? 4e-4 : 1e-5; }
 
 bool can_capture() {
   // The prototype of the emulator has no such function at all.
@@ -84,9 +88,80 @@ bool can_capture() {
   return works;
 }
 
-std::int64_t executed_instructions() {
-  auto* count = find_symbol<std::int64_t()>("kindex_emulator_instructions");
-  return count == nullptr ? -1 : count();
+namespace {
+
+// All of the emulator's functions that this file uses, or none.
+struct emulator_api {
+  decltype(&kindex_emulator_counters) counters = nullptr;
+  decltype(&kindex_emulator_counters_reset) counters_reset = nullptr;
+  decltype(&kindex_emulator_watch) watch = nullptr;
+  decltype(&kindex_emulator_watch_read) watch_read = nullptr;
+  decltype(&kindex_emulator_unwatch) unwatch = nullptr;
+  decltype(&kindex_emulator_expect_findings) expect_findings = nullptr;
+};
+
+const emulator_api& emulator() {
+  static const emulator_api api = [] {
+    emulator_api found;
+    const auto find = [](auto*& function, const char* name) {
+      function =
+          find_symbol<std::remove_pointer_t<std::remove_reference_t<decltype(function)>>>(name);
+    };
+    find(found.counters, "kindex_emulator_counters");
+    find(found.counters_reset, "kindex_emulator_counters_reset");
+    find(found.watch, "kindex_emulator_watch");
+    find(found.watch_read, "kindex_emulator_watch_read");
+    find(found.unwatch, "kindex_emulator_unwatch");
+    find(found.expect_findings, "kindex_emulator_expect_findings");
+    return found;
+  }();
+  return api;
+}
+
+}  // namespace
+
+void reset_work() {
+  if (emulator().counters_reset != nullptr) emulator().counters_reset();
+}
+
+device_work work_done() {
+  if (emulator().counters == nullptr) return {};
+  struct kindex_emulator_counters counters;
+  emulator().counters(&counters);
+  return {static_cast<std::int64_t>(counters.wave_instructions),
+          static_cast<std::int64_t>(counters.waves)};
+}
+
+memory_watch::memory_watch(const void* base, std::size_t bytes) {
+  if (emulator().watch == nullptr) return;
+  id_ = emulator().watch(base, bytes);
+  if (id_ < 0) throw std::runtime_error("the emulator watches too many ranges");
+}
+
+memory_watch::~memory_watch() {
+  if (id_ >= 0) emulator().unwatch(id_);
+}
+
+std::int64_t memory_watch::bytes_loaded() const {
+  if (id_ < 0) return 0;
+  kindex_emulator_traffic traffic;
+  emulator().watch_read(id_, &traffic);
+  return static_cast<std::int64_t>(traffic.lane_bytes_loaded + traffic.scalar_bytes_loaded);
+}
+
+std::int64_t memory_watch::bytes_stored() const {
+  if (id_ < 0) return 0;
+  kindex_emulator_traffic traffic;
+  emulator().watch_read(id_, &traffic);
+  return static_cast<std::int64_t>(traffic.lane_bytes_stored);
+}
+
+expect_findings::expect_findings() {
+  if (emulator().expect_findings != nullptr) emulator().expect_findings(1);
+}
+
+expect_findings::~expect_findings() {
+  if (emulator().expect_findings != nullptr) emulator().expect_findings(0);
 }
 
 }  // namespace kindex_test

@@ -7,6 +7,7 @@
 
 #include <hip/hip_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <stdexcept>
@@ -38,7 +39,39 @@ double logits_tolerance();
 /// True if the device's runtime can capture a stream into a graph.
 bool can_capture();
 
-/// Wave instructions executed so far, or -1 where nobody counts. A measure of work without a clock.
-std::int64_t executed_instructions();
+/// What the emulator counted since the last call of reset_work(); nothing on a GPU.
+struct device_work {
+  std::int64_t instructions = 0;  ///< of waves: a measure of cost without a clock
+  std::int64_t waves = 0;
+};
+void reset_work();
+device_work work_done();
+
+/// Counts the traffic to a range of device memory while it lives. Emulator only: elsewhere
+/// `active()` is false and all counts are 0.
+class memory_watch {
+ public:
+  memory_watch(const void* base, std::size_t bytes);
+  memory_watch(const memory_watch&) = delete;
+  memory_watch& operator=(const memory_watch&) = delete;
+  ~memory_watch();
+
+  bool active() const { return id_ >= 0; }
+  /// Bytes that lanes and scalar loads asked for, repetitions included.
+  std::int64_t bytes_loaded() const;
+  std::int64_t bytes_stored() const;
+
+ private:
+  int id_ = -1;
+};
+
+/// While it lives, findings of the emulator are expected and not printed.
+class expect_findings {
+ public:
+  expect_findings();
+  expect_findings(const expect_findings&) = delete;
+  expect_findings& operator=(const expect_findings&) = delete;
+  ~expect_findings();
+};
 
 }  // namespace kindex_test

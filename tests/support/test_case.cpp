@@ -45,6 +45,7 @@ std::string test_case::name() const {
   if (table_width >= 0) text += " table width " + std::to_string(table_width);
   if (q_head_gap > 0) text += " q head gap " + std::to_string(q_head_gap);
   if (weights_gap > 0) text += " weights gap " + std::to_string(weights_gap);
+  if (!page_ids.empty()) text += " last page " + std::to_string(num_pages - 1);
   if (lens_stride != 1) text += " lens stride " + std::to_string(lens_stride);
   return text + " seed " + std::to_string(seed);
 }
@@ -87,10 +88,20 @@ random_stream sequence_stream(const test_case& test, std::int64_t seq) {
 paged_batch make_paged_batch(const test_case& test, placement where) {
   random_stream page_order(test.page_seed);
   const std::vector<std::int32_t> lens = test.cache_lens();
-  const std::int64_t num_pages = pages_needed(lens, test.page_size) + test.extra_pages;
+  std::int64_t num_pages = pages_needed(lens, test.page_size) + test.extra_pages;
   paged_batch batch;
   batch.table = make_page_table(lens, test.page_size, num_pages, page_order, test.table_width,
                                 test.extra_table_stride);
+  if (!test.page_ids.empty()) {
+    num_pages = test.num_pages;
+    std::size_t next = 0;
+    for (std::int64_t b = 0; b < test.num_seqs(); ++b) {
+      const std::int64_t len = lens[static_cast<std::size_t>(b)];
+      for (std::int64_t i = 0; i * test.page_size < len; ++i) {
+        batch.table.entry(b, i) = test.page_ids.at(next++);
+      }
+    }
+  }
   batch.cache = paged_cache(test.page_size, test.head_dim, test.layout, test.format, num_pages,
                             page_stride_bytes(test.gap, test.page_size, test.head_dim), where);
   const int num_scales = kindex::scales_per_token(test.head_dim);

@@ -33,6 +33,9 @@ struct test_case {
   /// the same sequence can be put into other batches, pages and layouts.
   std::int64_t first_sequence = 0;
   std::uint64_t page_seed = 1;  ///< order of the page ids
+  /// Explicit page ids in the order of use, out of `num_pages`, instead of shuffled ones.
+  std::vector<std::int32_t> page_ids;
+  std::int64_t num_pages = 0;
 
   std::int64_t extra_pages = 3;         ///< pages that nobody owns, poisoned
   std::int64_t table_width = -1;        ///< -1: exactly ceil(max L / P) entries
