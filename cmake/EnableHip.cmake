@@ -20,17 +20,18 @@
 
 include_guard(DIRECTORY)
 
-# kindex_hip_compiles(RESULT compiler arch options...): can this compiler build a HIP kernel and its
-# host side for arch? Only headers and device libraries, no linking. LOG_VARIABLE: kindex_hip_log.
-function(kindex_hip_compiles result compiler arch)
+# kindex_hip_compiles(result compiler "architectures" options...): can this compiler build a HIP
+# kernel and its host side? Headers and device libraries, no linking. Leaves kindex_hip_log.
+function(kindex_hip_compiles result compiler architectures)
   set(dir "${PROJECT_BINARY_DIR}/CMakeFiles/kindex-hip-probe")
   file(WRITE "${dir}/probe.hip" [[
 #include <hip/hip_runtime.h>
 __global__ void kernel(float* x) { x[threadIdx.x] = __expf(x[threadIdx.x]); }
 int main() { hipLaunchKernelGGL(kernel, dim3(1), dim3(64), 0, nullptr, nullptr); }
 ]])
+  list(TRANSFORM architectures PREPEND "--offload-arch=")
   execute_process(
-    COMMAND "${compiler}" -x hip --offload-arch=${arch} -std=c++17 ${ARGN} -c "${dir}/probe.hip" -o
+    COMMAND "${compiler}" -x hip ${architectures} -std=c++17 ${ARGN} -c "${dir}/probe.hip" -o
             "${dir}/probe.o"
     RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE log)
   if(status EQUAL 0)
@@ -41,15 +42,10 @@ int main() { hipLaunchKernelGGL(kernel, dim3(1), dim3(64), 0, nullptr, nullptr);
   set(kindex_hip_log "${log}" PARENT_SCOPE)
 endfunction()
 
-# kindex_hip_device_libs(RESULT compiler arch): a folder with links to the installed device
-# libraries and the oclc_isa_version file that they lack for arch. Empty where there are none.
-function(kindex_hip_device_libs result compiler arch)
+# kindex_hip_device_libs(result compiler "architectures"): a folder with links to the installed
+# device libraries and the oclc_isa_version files that they lack. Empty where none are installed.
+function(kindex_hip_device_libs result compiler architectures)
   set(${result} "" PARENT_SCOPE)
-  if(NOT arch MATCHES "^gfx(9)([0-9])([0-9a-f])$")
-    return()
-  endif()
-  math(EXPR step "0x${CMAKE_MATCH_3}")
-  math(EXPR isa "${CMAKE_MATCH_1} * 1000 + ${CMAKE_MATCH_2} * 100 + ${step}")
   file(GLOB candidates "$ENV{ROCM_PATH}/amdgcn/bitcode/ockl.bc" "/opt/rocm/amdgcn/bitcode/ockl.bc"
        "/usr/lib/*/amdgcn/bitcode/ockl.bc" "/usr/lib/amdgcn/bitcode/ockl.bc"
        "/usr/amdgcn/bitcode/ockl.bc")
@@ -65,22 +61,37 @@ function(kindex_hip_device_libs result compiler arch)
     get_filename_component(name "${library}" NAME)
     file(CREATE_LINK "${library}" "${dir}/${name}" SYMBOLIC)
   endforeach()
-  string(SUBSTRING "${arch}" 3 -1 number)
-  # The one constant that a file oclc_isa_version_*.bc of the device libraries defines.
-  file(WRITE "${dir}/isa_version_${number}.c"
-       "const __attribute__((address_space(4), visibility(\"hidden\"))) int __oclc_ISA_version = ${isa};\n")
-  execute_process(
-    COMMAND "${compiler}" -x c -target amdgcn-amd-amdhsa -mcpu=${arch} -nogpulib -emit-llvm -c
-            "${dir}/isa_version_${number}.c" -o "${dir}/oclc_isa_version_${number}.bc"
-    RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
-  if(status EQUAL 0)
-    set(${result} "${dir}" PARENT_SCOPE)
-  endif()
+  foreach(arch IN LISTS architectures)
+    # gfx942: major 9, minor 4, step 2; gfx90a: the step is hexadecimal; gfx1100: major 11.
+    if(NOT arch MATCHES "^gfx([0-9]+)([0-9])([0-9a-f])(:|$)")
+      continue()
+    endif()
+    set(major "${CMAKE_MATCH_1}")
+    set(minor "${CMAKE_MATCH_2}")
+    math(EXPR step "0x${CMAKE_MATCH_3}")
+    set(number "${CMAKE_MATCH_1}${CMAKE_MATCH_2}${CMAKE_MATCH_3}")
+    if(EXISTS "${dir}/oclc_isa_version_${number}.bc")
+      continue()
+    endif()
+    math(EXPR version "${major} * 1000 + ${minor} * 100 + ${step}")
+    # The one constant that such a file defines.
+    file(WRITE "${dir}/isa_version_${number}.c"
+         "const __attribute__((address_space(4), visibility(\"hidden\"))) int "
+         "__oclc_ISA_version = ${version};\n")
+    execute_process(
+      COMMAND "${compiler}" -x c -target amdgcn-amd-amdhsa -mcpu=gfx${number} -nogpulib -emit-llvm
+              -c "${dir}/isa_version_${number}.c" -o "${dir}/oclc_isa_version_${number}.bc"
+      OUTPUT_QUIET ERROR_QUIET)
+  endforeach()
+  set(${result} "${dir}" PARENT_SCOPE)
 endfunction()
 
-# kindex_hip_find_compiler(arch): sets KINDEX_HIP_COMPILER and KINDEX_HIP_COMPILE_OPTIONS in the
-# cache, so that the search runs once per build folder.
-function(kindex_hip_find_compiler arch)
+# kindex_hip_find_compiler("architectures"): sets KINDEX_HIP_COMPILER and KINDEX_HIP_COMPILE_OPTIONS
+# in the cache, so that the search runs once per build folder and list of architectures.
+function(kindex_hip_find_compiler architectures)
+  if(KINDEX_HIP_COMPILER AND KINDEX_HIP_CHECKED STREQUAL "${CMAKE_HIP_COMPILER}|${architectures}")
+    return()
+  endif()
   if(CMAKE_HIP_COMPILER)
     set(candidates "${CMAKE_HIP_COMPILER}")
   elseif(DEFINED ENV{HIPCXX})
@@ -93,9 +104,6 @@ function(kindex_hip_find_compiler arch)
     endforeach()
     list(APPEND candidates clang++)
   endif()
-  if(KINDEX_HIP_COMPILER AND (KINDEX_HIP_COMPILER IN_LIST candidates OR NOT CMAKE_HIP_COMPILER))
-    return()
-  endif()
 
   set(tried "")
   foreach(candidate IN LISTS candidates)
@@ -105,19 +113,20 @@ function(kindex_hip_find_compiler arch)
       continue()
     endif()
     set(options "")
-    kindex_hip_compiles(works "${compiler}" ${arch})
+    kindex_hip_compiles(works "${compiler}" "${architectures}")
     set(log "${kindex_hip_log}")
     if(NOT works AND log MATCHES "device library")
-      kindex_hip_device_libs(libs "${compiler}" ${arch})
+      kindex_hip_device_libs(libs "${compiler}" "${architectures}")
       if(libs)
         set(options "--rocm-device-lib-path=${libs}")
-        kindex_hip_compiles(works "${compiler}" ${arch} ${options})
+        kindex_hip_compiles(works "${compiler}" "${architectures}" ${options})
         set(log "${kindex_hip_log}")
       endif()
     endif()
     if(works)
       set(KINDEX_HIP_COMPILER "${compiler}" CACHE INTERNAL "compiler that EnableHip chose")
       set(KINDEX_HIP_COMPILE_OPTIONS "${options}" CACHE INTERNAL "what that compiler needs")
+      set(KINDEX_HIP_CHECKED "${CMAKE_HIP_COMPILER}|${architectures}" CACHE INTERNAL "for these")
       message(STATUS "kindex: HIP compiler ${compiler} ${options}")
       return()
     endif()
@@ -128,7 +137,7 @@ function(kindex_hip_find_compiler arch)
     set(tried "  (none found)\n")
   endif()
   message(FATAL_ERROR
-          "kindex: no HIP compiler for ${arch}. Tried:\n${tried}"
+          "kindex: no HIP compiler for ${architectures}. Tried:\n${tried}"
           "On Debian 12, ./run.sh installs what is needed. Elsewhere install ROCm 6 or newer, or name "
           "a clang++ by -DCMAKE_HIP_COMPILER=... .")
 endfunction()
@@ -167,11 +176,10 @@ set(_CMAKE_HIP_DEVICE_RUNTIME_TARGET hip-lang::device)
 endfunction()
 
 if(CMAKE_HIP_ARCHITECTURES)
-  list(GET CMAKE_HIP_ARCHITECTURES 0 kindex_hip_first_arch)
+  kindex_hip_find_compiler("${CMAKE_HIP_ARCHITECTURES}")
 else()
-  set(kindex_hip_first_arch gfx942)
+  kindex_hip_find_compiler(gfx942)
 endif()
-kindex_hip_find_compiler(${kindex_hip_first_arch})
 
 if(NOT CMAKE_HIP_ARCHITECTURES)
   if(NOT DEFINED KINDEX_HIP_KNOWS_GFX950)
