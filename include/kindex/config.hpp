@@ -75,6 +75,15 @@
 #define KINDEX_KERNEL
 #endif
 
+/// Waves that must fit one SIMD of a compute unit, the register budget of a kernel. At two or more
+/// (256 registers) clang also keeps matrix results out of the accumulation registers, which the
+/// vector instructions that follow could not read.
+#if KINDEX_DEVICE_COMPILER && !KINDEX_PLATFORM_NVIDIA
+#define KINDEX_WAVES_PER_SIMD(waves) __attribute__((amdgpu_waves_per_eu(waves)))
+#else
+#define KINDEX_WAVES_PER_SIMD(waves)
+#endif
+
 // The namespace carries the version: two versions in one process do not pick each other's kernels.
 #define KINDEX_NAMESPACE_BEGIN \
   namespace kindex {           \

@@ -45,6 +45,9 @@ struct paged_mqa_logits_config {
   /// Blocks that share a compute unit: a unit of K in flight for each of their waves is what hides
   /// the memory's latency.
   static constexpr int blocks_per_compute_unit = 2;
+  /// The register budget. 256 dims take twice the registers, for K and for resident q.
+  static constexpr int waves_per_simd =
+      Geometry::head_dim > 128 ? 2 : Query == query_source::registers ? 4 : 3;
 };
 
 KINDEX_NAMESPACE_END
@@ -67,7 +70,8 @@ namespace target = gfx9;
 #if KINDEX_DEVICE_COMPILER
 
 template <class Config>
-KINDEX_KERNEL __launch_bounds__(Config::block_size) void paged_mqa_logits_kernel(
+KINDEX_KERNEL __launch_bounds__(Config::block_size)
+    KINDEX_WAVES_PER_SIMD(Config::waves_per_simd) void paged_mqa_logits_kernel(
     logits_args<Config::geometry::page_size> args) {
 #if KINDEX_TARGET_SUPPORTED
   __shared__ typename work_division<Config::block_size>::storage division;

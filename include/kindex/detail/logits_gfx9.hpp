@@ -72,9 +72,9 @@ KINDEX_DEVICE float finish_unit(const f32x2 (&sums)[tiles_per_unit],
 template <class Args>
 KINDEX_DEVICE void store_logits(const Args& args, std::int64_t row, int unit, int visible, float logit) {
   const int first = unit * unit_tokens;
-  const int tokens = visible - first;
+  const int tokens = visible - first < unit_tokens ? visible - first : unit_tokens;
   const raw_buffer out = {args.logits + row * args.logits_row_stride + first,
-                          tokens < 0 ? 0 : (tokens < unit_tokens ? tokens : unit_tokens) * 4};
+                          tokens > 0 ? tokens * 4 : 0};
   out.store_float(lane_id() * 4, logit);
 }
 
@@ -116,7 +116,7 @@ KINDEX_DEVICE void run_resident(const Args& args, const unit_run& run) {
   using stream_type = page_stream<geometry>;
   constexpr int head_tiles = Config::resident_heads / 16;
   stream_type stream(args);
-  stream.start(run.seq, run.num_tokens, run.first, run.end);
+  stream.start(run.seq, run.num_tokens, run.first, run.end, run.step);
   stream.prepare(run.first);
   auto scales = stream.load_scales();
   bool lane_valid = stream.lane_valid();
@@ -257,7 +257,7 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
     }
   };
 
-  stream.start(run.seq, run.num_tokens, run.first, run.end);
+  stream.start(run.seq, run.num_tokens, run.first, run.end, run.step);
   unit_registers even, odd;
   load(run.first, even);
   for (int unit = run.first;;) {

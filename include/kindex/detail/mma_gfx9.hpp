@@ -56,10 +56,15 @@ KINDEX_DEVICE f32x4 dot(const fragment<HeadDim>& q, const fragment<HeadDim>& k, 
   return sum;
 }
 
+/// max(0, value), 0 for NaN. The median needs no canonical operand, which fmaxf would make first.
+KINDEX_DEVICE float relu(float value) {
+  return __builtin_amdgcn_fmed3f(value, 0.0f, __builtin_inff());
+}
+
 /// Relu, and the weights of this lane's four heads; even and odd heads are summed apart.
 KINDEX_DEVICE f32x2 add_weighted_relu(f32x4 value, f32x4 weight, f32x2 sum) {
-  const f32x2 low = {__builtin_fmaxf(value.x, 0.0f), __builtin_fmaxf(value.y, 0.0f)};
-  const f32x2 high = {__builtin_fmaxf(value.z, 0.0f), __builtin_fmaxf(value.w, 0.0f)};
+  const f32x2 low = {relu(value.x), relu(value.y)};
+  const f32x2 high = {relu(value.z), relu(value.w)};
   sum = __builtin_elementwise_fma(low, weight.xy, sum);
   return __builtin_elementwise_fma(high, weight.zw, sum);
 }

@@ -47,36 +47,39 @@ struct raw_buffer {
   }
 };
 
-/// Page ids of one sequence.
+/// Page ids of one sequence: two chunks of 64 table entries, one entry a lane.
 template <int PageSize>
 class page_ids {
-  // A unit that is not aligned with a chunk needs up to four neighbouring entries at once.
-  static constexpr int chunk = PageSize == 1 || PageSize % unit_tokens == 0 ? 64 : 60;
-
  public:
-  KINDEX_DEVICE void start(const std::int32_t* table_row, int num_entries, int first_entry) {
+  /// first_entry: of the first unit; units follow unit_step apart.
+  KINDEX_DEVICE void start(const std::int32_t* table_row, int num_entries, int first_entry,
+                           int unit_step) {
     table_row_ = table_row;
     num_entries_ = num_entries;
     first_ = first_entry;
+    // Where a unit may straddle two chunks of 64, they overlap by what a unit can need beyond its
+    // first entry. Pages of one token: the next chunk is the next unit.
+    constexpr bool aligned = PageSize != 0 && PageSize % unit_tokens == 0;
+    chunk_ = PageSize == 1 ? unit_step * unit_tokens : aligned ? 64 : 60;
     ids_ = load(first_);
-    next_ids_ = load(first_ + chunk);
+    next_ids_ = load(first_ + chunk_);
   }
 
-  /// Makes the entries up to last_entry available; called for every unit in turn.
+  /// Makes the entries of a unit, up to last_entry, available. Units come in order.
   KINDEX_DEVICE void advance(int last_entry) {
-    while (last_entry - first_ >= 64) {
-      first_ += chunk;
+    if (last_entry - first_ >= 64) {
+      first_ += chunk_;
       ids_ = next_ids_;
-      next_ids_ = load(first_ + chunk);
+      next_ids_ = load(first_ + chunk_);
     }
   }
 
-  /// A uniform entry, in a scalar register. Past the last page of the sequence: -1.
+  /// The id in an entry, in a scalar register. Past the last page of the sequence: -1.
   KINDEX_DEVICE std::uint32_t uniform_id(int entry) const {
     return static_cast<std::uint32_t>(__builtin_amdgcn_readlane(ids_, entry - first_));
   }
 
-  /// Entry first + offset_in_chunk, per lane.
+  /// The same for an entry that differs from lane to lane.
   KINDEX_DEVICE std::uint32_t lane_id_at(int entry) const {
     return static_cast<std::uint32_t>(shuffle(ids_, entry - first_));
   }
@@ -90,6 +93,7 @@ class page_ids {
   const std::int32_t* table_row_;
   int num_entries_;
   int first_;
+  int chunk_;
   int ids_;
   int next_ids_;
 };
@@ -129,14 +133,16 @@ class page_stream {
                        : lane * unit_bytes;
   }
 
-  /// Turns to units [first_unit, end_unit) of a sequence with num_tokens > 0 visible tokens.
-  KINDEX_DEVICE void start(std::int64_t seq, int num_tokens, int first_unit, int end_unit) {
+  /// Turns to units first, first + step, … below end of a sequence with num_tokens > 0 tokens.
+  KINDEX_DEVICE void start(std::int64_t seq, int num_tokens, int first_unit, int end_unit,
+                           int unit_step) {
     const std::int64_t end_token = std::int64_t{end_unit} * unit_tokens;
     num_tokens_ = num_tokens < end_token ? num_tokens : static_cast<int>(end_token);
     const auto last_token = static_cast<std::uint32_t>(num_tokens_ - 1);
     ids_.start(args_.block_table + seq * args_.block_table_stride,
                static_cast<int>(args_.pages.page(last_token)) + 1,
-               static_cast<int>(args_.pages.page(static_cast<std::uint32_t>(first_unit) * unit_tokens)));
+               static_cast<int>(args_.pages.page(static_cast<std::uint32_t>(first_unit) * unit_tokens)),
+               unit_step);
   }
 
   /// Makes the addresses of a unit. Past the last one: a unit without tokens.
@@ -150,14 +156,15 @@ class page_stream {
       const int entry = unit / units_per_page;
       ids_.advance(entry);
       const std::uint32_t id = ids_.uniform_id(entry);
-      const bool valid = id < args_.num_pages;
+      lane_valid_ = id < args_.num_pages;
+      const bool readable = lane_valid_ && tokens > 0;
+      const int here = tokens < unit_tokens ? tokens : unit_tokens;
       const int token_in_page = unit % units_per_page * unit_tokens;
-      const char* const page = page_address(valid ? id : 0);
+      const char* const page = page_address(readable ? id : 0);
       sources_[0] = {page + token_in_page * head_dim,
-                     valid ? visible_tiles(tokens) * tile_bytes : 0};
+                     readable ? (here + tile_tokens - 1) / tile_tokens * tile_bytes : 0};
       scale_source_ = {page + scale_offset_in_page(page_size, head_dim, token_in_page, 0),
-                       valid ? clamp_tokens(tokens) * 4 * num_scales : 0};
-      lane_valid_ = valid;
+                       readable ? here * 4 * num_scales : 0};
     } else {
       prepare_tiles(unit, tokens);
     }
@@ -208,15 +215,6 @@ class page_stream {
  private:
   KINDEX_DEVICE const char* page_address(std::uint32_t id) const {
     return args_.data + static_cast<std::int64_t>(id) * args_.page_stride_bytes;
-  }
-
-  /// Tokens of a unit that exist, of `tokens` from its first on.
-  static KINDEX_DEVICE int clamp_tokens(int tokens) {
-    return tokens < 0 ? 0 : tokens < unit_tokens ? tokens : unit_tokens;
-  }
-
-  static KINDEX_DEVICE int visible_tiles(int tokens) {
-    return (clamp_tokens(tokens) + tile_tokens - 1) / tile_tokens;
   }
 
   /// Four tiles that may lie in four pages.
