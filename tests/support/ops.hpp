@@ -15,4 +15,16 @@ hipError_t store(const kindex::store_params& params, hipStream_t stream);
 hipError_t gather(const kindex::gather_params& params, hipStream_t stream);
 hipError_t paged_mqa_logits(const kindex::paged_mqa_logits_params& params, hipStream_t stream);
 
+/// While it lives, the operations above believe that the device has this many compute units.
+class pretend_compute_units {
+ public:
+  explicit pretend_compute_units(int count);
+  pretend_compute_units(const pretend_compute_units&) = delete;
+  pretend_compute_units& operator=(const pretend_compute_units&) = delete;
+  ~pretend_compute_units();
+};
+
+/// hipDeviceGetAttribute as the operations above see it.
+hipError_t device_attribute(int* value, hipDeviceAttribute_t attribute, int device);
+
 }  // namespace kindex_test
