@@ -10,9 +10,9 @@
 //     preshuffled         K(page, t, d) = page * S + (t/16)*16*D + (d/16)*256 + (t%16)*16 + d%16
 //     both, never permuted  scale(page, t, g) = page * S + P * D + 4 * (t * nq + g)      fp32
 //
-// Preshuffled K is uint8[P/16][D/16][16 tokens][16 bytes]: a 64-lane wave that reads 16 bytes a lane
-// reads 1 KiB in a row, and lane l then owns token l%16, dims 16*(l/16)..+15: the operand shape of
-// AMD's fp8 MFMA. A 64-token page is one contiguous piece for Hopper's bulk copy as well.
+// Preshuffled K is uint8[P/16][D/16][16 tokens][16 bytes]: a 64-lane wave that reads 16 bytes a
+// lane reads 1 KiB in a row, and lane l then owns token l%16, dims 16*(l/16)..+15: the operand
+// shape of AMD's fp8 MFMA. A 64-token page is one contiguous piece for Hopper's bulk copy as well.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,9 @@ constexpr const char* to_string(page_layout layout) {
 }
 
 /// Dims that share one scale: 128, or D below that.
-KINDEX_HOST_DEVICE constexpr int quant_group(int head_dim) { return head_dim < 128 ? head_dim : 128; }
+KINDEX_HOST_DEVICE constexpr int quant_group(int head_dim) {
+  return head_dim < 128 ? head_dim : 128;
+}
 
 /// Scales of one token: D / quant_group(D).
 KINDEX_HOST_DEVICE constexpr int scales_per_token(int head_dim) {
@@ -66,11 +68,12 @@ KINDEX_HOST_DEVICE constexpr std::int64_t scale_offset_in_page(int page_size, in
 /// together, so that a writer and a reader of one view cannot disagree. Engines keep one view per
 /// layer and pass it to all three operations.
 struct cache_view {
-  void* data = nullptr;                ///< device memory, page 0; 16-byte aligned (4 at page_size 1)
-  std::int64_t num_pages = 0;          ///< ids in [0, num_pages) are pages; all others are sentinels
-  std::int64_t page_stride_bytes = 0;  ///< from page to page; >= payload, multiple of 16 (4 at page_size 1)
-  int page_size = 64;                  ///< tokens in a page: a multiple of 16; 1 in the plain layout
-  int head_dim = 128;                  ///< D: 64, 128 or 256
+  void* data = nullptr;        ///< device memory, page 0; 16-byte aligned (4 at page_size 1)
+  std::int64_t num_pages = 0;  ///< ids in [0, num_pages) are pages; all others are sentinels
+  std::int64_t page_stride_bytes =
+      0;               ///< from page to page; >= payload, multiple of 16 (4 at page_size 1)
+  int page_size = 64;  ///< tokens in a page: a multiple of 16; 1 in the plain layout
+  int head_dim = 128;  ///< D: 64, 128 or 256
   page_layout layout = page_layout::preshuffled;
   fp8_format format = fp8_format::e4m3fnuz;
 };
@@ -106,11 +109,12 @@ struct cache_geometry {
 /// it converts to a `cache_view` with the same geometry, and from one only through `from`.
 template <class Geometry>
 struct typed_cache_view {
-  static_assert(Geometry::page_size != 0, "kindex: a typed view needs its page size at compile time");
+  static_assert(Geometry::page_size != 0,
+                "kindex: a typed view needs its page size at compile time");
   using geometry = Geometry;
-  void* data = nullptr;                ///< as in cache_view
-  std::int64_t num_pages = 0;          ///< as in cache_view
-  std::int64_t page_stride_bytes =     ///< as in cache_view; the payload unless set
+  void* data = nullptr;             ///< as in cache_view
+  std::int64_t num_pages = 0;       ///< as in cache_view
+  std::int64_t page_stride_bytes =  ///< as in cache_view; the payload unless set
       page_payload_bytes(Geometry::page_size, Geometry::head_dim);
 
   constexpr operator cache_view() const {

@@ -8,7 +8,8 @@
 #include "version.hpp"
 
 // Compilers -------------------------------------------------------------------------------------
-/// 1 while a compiler that understands __global__ reads the file (HIP clang or nvcc), host or device pass.
+/// 1 while a compiler that understands __global__ reads the file (HIP clang or nvcc), host or
+/// device pass.
 #if defined(__HIP__) || defined(__CUDACC__)
 #define KINDEX_DEVICE_COMPILER 1
 #else

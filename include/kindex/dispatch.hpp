@@ -30,12 +30,18 @@ hipError_t with_page_geometry(const cache_view& view, Use use) {
   const auto with_layout = [&](auto layout) {
     constexpr page_layout l = decltype(layout)::value;
     switch (view.page_size) {
-      case 16: return use(cache_geometry<16, l, Format, HeadDim>{});
-      case 32: return use(cache_geometry<32, l, Format, HeadDim>{});
-      case 64: return use(cache_geometry<64, l, Format, HeadDim>{});
-      case 128: return use(cache_geometry<128, l, Format, HeadDim>{});
-      case 256: return use(cache_geometry<256, l, Format, HeadDim>{});
-      default: return use(cache_geometry<0, l, Format, HeadDim>{});
+      case 16:
+        return use(cache_geometry<16, l, Format, HeadDim>{});
+      case 32:
+        return use(cache_geometry<32, l, Format, HeadDim>{});
+      case 64:
+        return use(cache_geometry<64, l, Format, HeadDim>{});
+      case 128:
+        return use(cache_geometry<128, l, Format, HeadDim>{});
+      case 256:
+        return use(cache_geometry<256, l, Format, HeadDim>{});
+      default:
+        return use(cache_geometry<0, l, Format, HeadDim>{});
     }
   };
   if (view.layout == page_layout::preshuffled) {
@@ -56,10 +62,14 @@ hipError_t with_format_geometry(const cache_view& view, Use use) {
 template <class Use>
 hipError_t with_head_dim(const cache_view& view, Use use) {
   switch (view.head_dim) {
-    case 64: return use(std::integral_constant<int, 64>{});
-    case 128: return use(std::integral_constant<int, 128>{});
-    case 256: return use(std::integral_constant<int, 256>{});
-    default: return hipErrorNotSupported;
+    case 64:
+      return use(std::integral_constant<int, 64>{});
+    case 128:
+      return use(std::integral_constant<int, 128>{});
+    case 256:
+      return use(std::integral_constant<int, 256>{});
+    default:
+      return hipErrorNotSupported;
   }
 }
 
@@ -70,10 +80,12 @@ hipError_t dispatch_paged_mqa_logits(const paged_mqa_logits_params& params, hipS
   return with_format_geometry<HeadDim>(params.cache, [&](auto geometry) {
     using g = decltype(geometry);
     if (params.next_n == 1 && params.num_heads == 64) {
-      return paged_mqa_logits<paged_mqa_logits_config<g, query_source::registers, 64>>(params, stream);
+      return paged_mqa_logits<paged_mqa_logits_config<g, query_source::registers, 64>>(params,
+                                                                                       stream);
     }
     if (params.next_n == 1 && params.num_heads == 32) {
-      return paged_mqa_logits<paged_mqa_logits_config<g, query_source::registers, 32>>(params, stream);
+      return paged_mqa_logits<paged_mqa_logits_config<g, query_source::registers, 32>>(params,
+                                                                                       stream);
     }
     using shared = paged_mqa_logits_config<g, query_source::shared>;
     if (target::query_shared_bytes<shared>(params.next_n, params.num_heads) <=
@@ -94,15 +106,19 @@ hipError_t dispatch_paged_mqa_logits(const paged_mqa_logits_params& params, hipS
 inline hipError_t store(const store_params& params, hipStream_t stream) {
   if (const validation checked = validate(params); !checked.ok()) return checked.status;
   return detail::with_head_dim(params.cache, [&](auto head_dim) {
-    return detail::with_format_geometry<decltype(head_dim)::value>(params.cache, [&](auto geometry) {
-      using g = decltype(geometry);
-      switch (params.k_type) {
-        case element_type::bf16: return store<store_config<g, element_type::bf16>>(params, stream);
-        case element_type::fp16: return store<store_config<g, element_type::fp16>>(params, stream);
-        case element_type::fp32: return store<store_config<g, element_type::fp32>>(params, stream);
-      }
-      return hipErrorInvalidValue;
-    });
+    return detail::with_format_geometry<decltype(head_dim)::value>(
+        params.cache, [&](auto geometry) {
+          using g = decltype(geometry);
+          switch (params.k_type) {
+            case element_type::bf16:
+              return store<store_config<g, element_type::bf16>>(params, stream);
+            case element_type::fp16:
+              return store<store_config<g, element_type::fp16>>(params, stream);
+            case element_type::fp32:
+              return store<store_config<g, element_type::fp32>>(params, stream);
+          }
+          return hipErrorInvalidValue;
+        });
   });
 }
 
@@ -112,9 +128,9 @@ inline hipError_t store(const store_params& params, hipStream_t stream) {
 inline hipError_t gather(const gather_params& params, hipStream_t stream) {
   if (const validation checked = validate(params); !checked.ok()) return checked.status;
   return detail::with_head_dim(params.cache, [&](auto head_dim) {
-    return detail::with_format_geometry<decltype(head_dim)::value>(params.cache, [&](auto geometry) {
-      return gather<gather_config<decltype(geometry)>>(params, stream);
-    });
+    return detail::with_format_geometry<decltype(head_dim)::value>(
+        params.cache,
+        [&](auto geometry) { return gather<gather_config<decltype(geometry)>>(params, stream); });
   });
 }
 

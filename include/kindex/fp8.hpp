@@ -13,7 +13,8 @@ KINDEX_NAMESPACE_BEGIN
 
 /// 8-bit float formats with 4 exponent and 3 mantissa bits. The same byte is worth half as much in
 /// e4m3fnuz as in e4m3fn, so the two must never meet in one product.
-/// Source: OCP 8-bit Floating Point Specification 1.0 (e4m3fn); AMD CDNA3 ISA, section on fp8 (fnuz).
+/// Source: OCP 8-bit Floating Point Specification 1.0 (e4m3fn); AMD CDNA3 ISA, section on fp8
+/// (fnuz).
 enum class fp8_format : std::uint8_t {
   e4m3fnuz,  ///< bias 8, max 240, NaN 0x80 only, no negative zero: gfx942
   e4m3fn,    ///< bias 7, max 448, NaN 0x7F and 0xFF, negative zero 0x80: gfx950, NVIDIA
@@ -52,8 +53,8 @@ KINDEX_HOST_DEVICE constexpr double fp8_decode(fp8_format format, std::uint8_t b
   return (byte & 0x80) != 0 ? -value : value;
 }
 
-/// The nearest fp8 byte of a finite value, ties to even mantissa, saturated to ±max; subnormals kept.
-/// NaN gives the format's NaN byte (0x80 or 0x7F). Zero keeps its sign only in e4m3fn.
+/// The nearest fp8 byte of a finite value, ties to even mantissa, saturated to ±max; subnormals
+/// kept. NaN gives the format's NaN byte (0x80 or 0x7F). Zero keeps its sign only in e4m3fn.
 KINDEX_HOST_DEVICE constexpr std::uint8_t fp8_encode(fp8_format format, double value) {
   const bool fnuz = format == fp8_format::e4m3fnuz;
   if (value != value) return fnuz ? 0x80 : 0x7F;

@@ -75,9 +75,8 @@ KINDEX_DEVICE int owner_of_token(const std::int32_t* cu_seq_lens, int first, int
   return first;
 }
 
-template <class Config>
-KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel(
-    gather_args<Config::geometry::page_size> args) {
+template <class Config, class Args>
+KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel(Args args) {
 #if KINDEX_TARGET_SUPPORTED
   using geometry = typename Config::geometry;
   constexpr int num_scales = geometry::num_scales;
@@ -87,7 +86,8 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel(
   if (block_first >= end) return;
   const std::int64_t block_end = block_first + Config::tokens_per_block;
   const std::int64_t block_last = (block_end < end ? block_end : end) - 1;
-  const int first_seq = uniform(owner_of_token(args.cu_seq_lens, 0, args.num_seqs - 1, block_first));
+  const int first_seq =
+      uniform(owner_of_token(args.cu_seq_lens, 0, args.num_seqs - 1, block_first));
   const int last_seq =
       uniform(owner_of_token(args.cu_seq_lens, first_seq, args.num_seqs - 1, block_last));
 
@@ -173,17 +173,19 @@ hipError_t gather(const gather_params& params, hipStream_t stream) {
   args.num_tokens = params.num_tokens;
   const std::int64_t num_blocks =
       (params.num_tokens + Config::tokens_per_block - 1) / Config::tokens_per_block;
-  return detail::launch(&detail::gather_kernel<typename Config::kernel_config>, static_cast<unsigned>(num_blocks),
-                        Config::block_size, args, stream);
+  return detail::launch(&detail::gather_kernel<typename Config::kernel_config, decltype(args)>,
+                        static_cast<unsigned>(num_blocks), Config::block_size, args, stream);
 }
 
 /// The same on a view whose geometry the compiler knows: one of another geometry does not compile.
 /// The params' own cache is ignored.
 template <class Config, class Geometry>
-hipError_t gather(const typed_cache_view<Geometry>& cache, gather_params params, hipStream_t stream) {
-  static_assert(std::is_same_v<Geometry, typename Config::geometry>,
-                "kindex: the cache view's geometry (page size, layout, format, head_dim) is not the "
-                "Config's");
+hipError_t gather(const typed_cache_view<Geometry>& cache, gather_params params,
+                  hipStream_t stream) {
+  static_assert(
+      std::is_same_v<Geometry, typename Config::geometry>,
+      "kindex: the cache view's geometry (page size, layout, format, head_dim) is not the "
+      "Config's");
   params.cache = cache;
   return gather<Config>(params, stream);
 }

@@ -46,8 +46,9 @@ struct paged_mqa_logits_config {
   /// the memory's latency.
   static constexpr int blocks_per_compute_unit = 2;
   /// The register budget. 256 dims take twice the registers, for K and for resident q.
-  static constexpr int waves_per_simd =
-      Geometry::head_dim > 128 ? 2 : Query == query_source::registers ? 4 : 3;
+  static constexpr int waves_per_simd = Geometry::head_dim > 128           ? 2
+                                        : Query == query_source::registers ? 4
+                                                                           : 3;
 };
 
 KINDEX_NAMESPACE_END
@@ -69,10 +70,11 @@ namespace target = gfx9;
 
 #if KINDEX_DEVICE_COMPILER
 
-template <class Config>
+/// Args is a parameter of its own: a type that depends on Config would be mangled differently for
+/// host and device by some compilers.
+template <class Config, class Args>
 KINDEX_KERNEL __launch_bounds__(Config::block_size)
-    KINDEX_WAVES_PER_SIMD(Config::waves_per_simd) void paged_mqa_logits_kernel(
-    logits_args<Config::geometry::page_size> args) {
+    KINDEX_WAVES_PER_SIMD(Config::waves_per_simd) void paged_mqa_logits_kernel(Args args) {
 #if KINDEX_TARGET_SUPPORTED
   __shared__ typename work_division<Config::block_size>::storage division;
   extern __shared__ char __attribute__((aligned(16))) query_storage[];
@@ -124,17 +126,19 @@ hipError_t paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t s
 
   // Positions are 32-bit: lengths are, and so is what a row can see.
   const std::int64_t table_tokens = params.block_table_width * params.cache.page_size;
-  std::int64_t max_visible = params.logits_width < table_tokens ? params.logits_width : table_tokens;
+  std::int64_t max_visible =
+      params.logits_width < table_tokens ? params.logits_width : table_tokens;
   constexpr std::int64_t most = 0x7FFFFFFF - detail::unit_tokens;
   if (max_visible > most) max_visible = most;
   // No more blocks than units that could exist, or pieces of rows to fill.
   const std::int64_t max_units =
       params.num_seqs * ((max_visible + detail::unit_tokens - 1) / detail::unit_tokens);
-  std::int64_t num_blocks =
-      (max_units + detail::target::workers_per_block<Config> - 1) / detail::target::workers_per_block<Config>;
+  std::int64_t num_blocks = (max_units + detail::target::workers_per_block<Config> - 1) /
+                            detail::target::workers_per_block<Config>;
   if (params.fill == kindex::fill::neg_infinity) {
-    const std::int64_t pieces = params.num_seqs * params.next_n *
-                                ((params.logits_width + detail::fill_columns - 1) / detail::fill_columns);
+    const std::int64_t pieces =
+        params.num_seqs * params.next_n *
+        ((params.logits_width + detail::fill_columns - 1) / detail::fill_columns);
     if (pieces > num_blocks) num_blocks = pieces;
   }
   const std::int64_t most_blocks =
@@ -169,9 +173,9 @@ hipError_t paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t s
   args.max_visible = static_cast<std::int32_t>(max_visible);
   args.lens_per_row = params.context_lens_shape == lens_shape::per_row;
   args.fill_neg_infinity = params.fill == kindex::fill::neg_infinity;
-  return detail::launch(&detail::paged_mqa_logits_kernel<typename Config::kernel_config>,
-                        static_cast<unsigned>(num_blocks), Config::block_size, args, stream,
-                        shared_bytes);
+  return detail::launch(
+      &detail::paged_mqa_logits_kernel<typename Config::kernel_config, decltype(args)>,
+      static_cast<unsigned>(num_blocks), Config::block_size, args, stream, shared_bytes);
 }
 
 /// The same on a view whose geometry the compiler knows: one of another geometry does not compile.
@@ -179,9 +183,10 @@ hipError_t paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t s
 template <class Config, class Geometry>
 hipError_t paged_mqa_logits(const typed_cache_view<Geometry>& cache, paged_mqa_logits_params params,
                             hipStream_t stream) {
-  static_assert(std::is_same_v<Geometry, typename Config::geometry>,
-                "kindex: the cache view's geometry (page size, layout, format, head_dim) is not the "
-                "Config's");
+  static_assert(
+      std::is_same_v<Geometry, typename Config::geometry>,
+      "kindex: the cache view's geometry (page size, layout, format, head_dim) is not the "
+      "Config's");
   params.cache = cache;
   return paged_mqa_logits<Config>(params, stream);
 }

@@ -52,14 +52,14 @@ struct slot_array {
 /// Behaviour matched: aiter `indexer_k_quant_and_cache` (defaults), vLLM (quant_max 224 or 448 with
 /// exact division).
 struct store_params {
-  cache_view cache;                       ///< written
-  const void* k = nullptr;                ///< [num_tokens, D] of k_type; base aligned to its element
+  cache_view cache;         ///< written
+  const void* k = nullptr;  ///< [num_tokens, D] of k_type; base aligned to its element
   element_type k_type = element_type::bf16;
-  std::int64_t k_row_stride = 0;          ///< elements, >= D
-  std::int64_t num_tokens = 0;            ///< rows of k
-  slot_array slots;                       ///< [num_slots]; slot = page * P + t; outside the cache: skipped
-  std::int64_t num_slots = 0;             ///< min(num_tokens, num_slots) tokens are stored
-  float quant_max = 0;                    ///< FMAX; 0 = the format's maximum; 224 selectable for fnuz
+  std::int64_t k_row_stride = 0;  ///< elements, >= D
+  std::int64_t num_tokens = 0;    ///< rows of k
+  slot_array slots;               ///< [num_slots]; slot = page * P + t; outside the cache: skipped
+  std::int64_t num_slots = 0;     ///< min(num_tokens, num_slots) tokens are stored
+  float quant_max = 0;            ///< FMAX; 0 = the format's maximum; 224 selectable for fnuz
   scale_rounding rounding = scale_rounding::none;
   quant_division division = quant_division::reciprocal;
 };
@@ -67,17 +67,17 @@ struct store_params {
 /// Gather: pages to contiguous K bytes and scales.
 /// Behaviour matched: aiter and vLLM `cp_gather_indexer_k_quant_cache`.
 struct gather_params {
-  cache_view cache;                          ///< read only
-  const std::int32_t* block_table = nullptr; ///< [B, W] page ids
-  std::int64_t block_table_stride = 0;       ///< from row to row, >= W
-  std::int64_t block_table_width = 0;        ///< W
-  const std::int32_t* cu_seq_lens = nullptr; ///< [B + 1] cumulative K lengths, cu_seq_lens[0] == 0
-  std::int64_t num_seqs = 0;                 ///< B
-  void* dst_k = nullptr;                     ///< [num_tokens, D] bytes, plain order
-  std::int64_t dst_k_stride_bytes = 0;       ///< >= D
-  float* dst_scale = nullptr;                ///< [num_tokens, scales_per_token]
-  std::int64_t dst_scale_stride = 0;         ///< >= scales_per_token
-  std::int64_t num_tokens = 0;               ///< rows of dst: an upper bound; rows >= cu[B] are untouched
+  cache_view cache;                           ///< read only
+  const std::int32_t* block_table = nullptr;  ///< [B, W] page ids
+  std::int64_t block_table_stride = 0;        ///< from row to row, >= W
+  std::int64_t block_table_width = 0;         ///< W
+  const std::int32_t* cu_seq_lens = nullptr;  ///< [B + 1] cumulative K lengths, cu_seq_lens[0] == 0
+  std::int64_t num_seqs = 0;                  ///< B
+  void* dst_k = nullptr;                      ///< [num_tokens, D] bytes, plain order
+  std::int64_t dst_k_stride_bytes = 0;        ///< >= D
+  float* dst_scale = nullptr;                 ///< [num_tokens, scales_per_token]
+  std::int64_t dst_scale_stride = 0;          ///< >= scales_per_token
+  std::int64_t num_tokens = 0;  ///< rows of dst: an upper bound; rows >= cu[B] are untouched
 };
 
 /// What happens to columns that a row does not see.
@@ -101,21 +101,21 @@ struct paged_mqa_logits_params {
   std::int64_t q_batch_stride = 0;             ///< bytes = elements; multiples of 16
   std::int64_t q_next_n_stride = 0;            ///< likewise
   std::int64_t q_head_stride = 0;              ///< likewise, >= D
-  const float* weights = nullptr;              ///< [B * N, H]; q's scale and the softmax factors are in it
-  std::int64_t weights_row_stride = 0;         ///< >= H
+  const float* weights = nullptr;       ///< [B * N, H]; q's scale and the softmax factors are in it
+  std::int64_t weights_row_stride = 0;  ///< >= H
   const std::int32_t* context_lens = nullptr;  ///< [B] or [B, N], read on the device
   lens_shape context_lens_shape = lens_shape::per_sequence;
   std::int64_t context_lens_batch_stride = 1;
-  std::int64_t context_lens_next_n_stride = 0; ///< per_row only
-  const std::int32_t* block_table = nullptr;   ///< [B, W] page ids
-  std::int64_t block_table_stride = 0;         ///< from row to row, >= W
-  std::int64_t block_table_width = 0;          ///< W
-  float* logits = nullptr;                     ///< [B * N, logits_width]; base 4-byte aligned
-  std::int64_t logits_row_stride = 0;          ///< >= logits_width
-  std::int64_t logits_width = 0;               ///< columns of a row that belong to the caller's output
-  std::int64_t num_seqs = 0;                   ///< B
-  std::int64_t next_n = 1;                     ///< N
-  std::int64_t num_heads = 64;                 ///< H: 8, or a multiple of 16 up to 128
+  std::int64_t context_lens_next_n_stride = 0;  ///< per_row only
+  const std::int32_t* block_table = nullptr;    ///< [B, W] page ids
+  std::int64_t block_table_stride = 0;          ///< from row to row, >= W
+  std::int64_t block_table_width = 0;           ///< W
+  float* logits = nullptr;                      ///< [B * N, logits_width]; base 4-byte aligned
+  std::int64_t logits_row_stride = 0;           ///< >= logits_width
+  std::int64_t logits_width = 0;  ///< columns of a row that belong to the caller's output
+  std::int64_t num_seqs = 0;      ///< B
+  std::int64_t next_n = 1;        ///< N
+  std::int64_t num_heads = 64;    ///< H: 8, or a multiple of 16 up to 128
   kindex::fill fill = kindex::fill::none;
 };
 

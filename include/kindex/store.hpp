@@ -79,9 +79,9 @@ KINDEX_DEVICE void store_unit_of_token(const store_args<Config::geometry::page_s
                                        std::int64_t token, std::int64_t slot, int unit) {
   using geometry = typename Config::geometry;
   float value[unit_elements];
-  load_elements<Config::k_type, Aligned>(
-      args.k + token * args.k_row_stride_bytes + unit * unit_elements * element_bytes(Config::k_type),
-      value);
+  load_elements<Config::k_type, Aligned>(args.k + token * args.k_row_stride_bytes +
+                                             unit * unit_elements * element_bytes(Config::k_type),
+                                         value);
 
   // Magnitudes compare as integers, NaN and Inf above all finite ones.
   std::uint32_t amax_bits = 0;
@@ -92,7 +92,8 @@ KINDEX_DEVICE void store_unit_of_token(const store_args<Config::geometry::page_s
   }
   amax_bits = group_max<Config::lanes_per_group>(amax_bits);
   if (amax_bits >= infinity_bits) {
-    // Rare: only finite elements count. NaN becomes 0 at once; Inf keeps its sign for the clamp below.
+    // Rare: only finite elements count. NaN becomes 0 at once; Inf keeps its sign for the clamp
+    // below.
     amax_bits = 0;
 #pragma unroll
     for (int i = 0; i < unit_elements; ++i) {
@@ -122,7 +123,8 @@ KINDEX_DEVICE void store_unit_of_token(const store_args<Config::geometry::page_s
   packed.z = to_fp8x4(value[8], value[9], value[10], value[11]);
   packed.w = to_fp8x4(value[12], value[13], value[14], value[15]);
 
-  const std::int64_t page = static_cast<std::int64_t>(args.pages.page(static_cast<std::uint64_t>(slot)));
+  const std::int64_t page =
+      static_cast<std::int64_t>(args.pages.page(static_cast<std::uint64_t>(slot)));
   const int page_size = args.pages.page_size();
   const int token_in_page = static_cast<int>(slot - page * page_size);
   char* const page_data = args.data + page * args.page_stride_bytes;
@@ -137,17 +139,16 @@ KINDEX_DEVICE void store_unit_of_token(const store_args<Config::geometry::page_s
   }
 }
 
-template <class Config>
-KINDEX_KERNEL __launch_bounds__(Config::block_size) void store_kernel(
-    store_args<Config::geometry::page_size> args) {
+template <class Config, class Args>
+KINDEX_KERNEL __launch_bounds__(Config::block_size) void store_kernel(Args args) {
 #if KINDEX_TARGET_SUPPORTED
   const int unit = static_cast<int>(threadIdx.x) % Config::lanes_per_token;
   const std::int64_t token = static_cast<std::int64_t>(blockIdx.x) * Config::tokens_per_block +
                              static_cast<int>(threadIdx.x) / Config::lanes_per_token;
   if (token >= args.num_tokens) return;
-  const std::int64_t slot =
-      args.slots_are_int64 ? static_cast<const std::int64_t*>(args.slots)[token]
-                           : std::int64_t{static_cast<const std::int32_t*>(args.slots)[token]};
+  const std::int64_t slot = args.slots_are_int64
+                                ? static_cast<const std::int64_t*>(args.slots)[token]
+                                : std::int64_t{static_cast<const std::int32_t*>(args.slots)[token]};
   if (slot < 0 || slot >= args.num_slots_in_cache) return;
   if (args.k_is_aligned) {
     store_unit_of_token<Config, true>(args, token, slot, unit);
@@ -171,7 +172,8 @@ template <class Config>
 hipError_t store(const store_params& params, hipStream_t stream) {
   using geometry = typename Config::geometry;
   if (const validation checked = validate(params); !checked.ok()) return checked.status;
-  if (!geometry::matches(params.cache) || params.k_type != Config::k_type) return hipErrorInvalidValue;
+  if (!geometry::matches(params.cache) || params.k_type != Config::k_type)
+    return hipErrorInvalidValue;
   detail::device_facts device;
   if (const hipError_t status = detail::query_device(device); status != hipSuccess) return status;
   if (device.native_format != geometry::format) return hipErrorNotSupported;
@@ -196,17 +198,18 @@ hipError_t store(const store_params& params, hipStream_t stream) {
   args.exact_division = params.division == quant_division::exact;
   const std::int64_t num_blocks =
       (num_tokens + Config::tokens_per_block - 1) / Config::tokens_per_block;
-  return detail::launch(&detail::store_kernel<typename Config::kernel_config>, static_cast<unsigned>(num_blocks),
-                        Config::block_size, args, stream);
+  return detail::launch(&detail::store_kernel<typename Config::kernel_config, decltype(args)>,
+                        static_cast<unsigned>(num_blocks), Config::block_size, args, stream);
 }
 
 /// The same on a view whose geometry the compiler knows: one of another geometry does not compile.
 /// The params' own cache is ignored.
 template <class Config, class Geometry>
 hipError_t store(const typed_cache_view<Geometry>& cache, store_params params, hipStream_t stream) {
-  static_assert(std::is_same_v<Geometry, typename Config::geometry>,
-                "kindex: the cache view's geometry (page size, layout, format, head_dim) is not the "
-                "Config's");
+  static_assert(
+      std::is_same_v<Geometry, typename Config::geometry>,
+      "kindex: the cache view's geometry (page size, layout, format, head_dim) is not the "
+      "Config's");
   params.cache = cache;
   return store<Config>(params, stream);
 }

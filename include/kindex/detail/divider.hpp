@@ -18,7 +18,8 @@ struct divider {
   std::uint32_t divisor = 1;
 
   divider() = default;
-  explicit divider(std::uint32_t by) : magic(by == 1 ? 0 : ~std::uint64_t{0} / by + 1), divisor(by) {}
+  explicit divider(std::uint32_t by)
+      : magic(by == 1 ? 0 : ~std::uint64_t{0} / by + 1), divisor(by) {}
 
   /// 64-bit numerators.
   KINDEX_HOST_DEVICE std::uint64_t divide(std::uint64_t n) const {

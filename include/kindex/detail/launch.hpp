@@ -23,7 +23,8 @@ inline hipError_t query_device(device_facts& facts) {
   int device = 0, major = 0, minor = 0;
   hipError_t status = hipGetDevice(&device);
   if (status != hipSuccess) return status;
-  status = hipDeviceGetAttribute(&facts.num_compute_units, hipDeviceAttributeMultiprocessorCount, device);
+  status = hipDeviceGetAttribute(&facts.num_compute_units, hipDeviceAttributeMultiprocessorCount,
+                                 device);
   if (status != hipSuccess) return status;
   status = hipDeviceGetAttribute(&major, hipDeviceAttributeComputeCapabilityMajor, device);
   if (status != hipSuccess) return status;

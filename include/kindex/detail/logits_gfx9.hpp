@@ -43,16 +43,15 @@ inline constexpr int workers_per_block = Config::block_size / wave_size;
 template <class Geometry>
 KINDEX_DEVICE f32x2 add_heads(const fragment<Geometry::head_dim>& q, f32x4 weight,
                               const fragment<Geometry::head_dim>& k,
-                              const unit_scales<Geometry::num_scales>& scales, int tile, f32x2 sum) {
+                              const unit_scales<Geometry::num_scales>& scales, int tile,
+                              f32x2 sum) {
   if constexpr (Geometry::num_scales == 1) {
     return add_weighted_relu(dot(q, k, 0), weight, sum);
   } else {
-    f32x4 value = dot(q, k, 0) * scales.value[tile][0];
-#pragma unroll
-    for (int g = 1; g < Geometry::num_scales; ++g) {
-      const float scale = scales.value[tile][g];
-      value = __builtin_elementwise_fma(dot(q, k, g), f32x4{scale, scale, scale, scale}, value);
-    }
+    const f32x2 scale = scales.value[tile];
+    const f32x4 low = dot(q, k, 0) * scale.x;
+    const f32x4 value =
+        __builtin_elementwise_fma(dot(q, k, 1), f32x4{scale.y, scale.y, scale.y, scale.y}, low);
     return add_weighted_relu(value, weight, sum);
   }
 }
@@ -70,7 +69,8 @@ KINDEX_DEVICE float finish_unit(const f32x2 (&sums)[tiles_per_unit],
 
 /// Writes a unit's logits of one row up to what the row sees: the buffer ends there.
 template <class Args>
-KINDEX_DEVICE void store_logits(const Args& args, std::int64_t row, int unit, int visible, float logit) {
+KINDEX_DEVICE void store_logits(const Args& args, std::int64_t row, int unit, int visible,
+                                float logit) {
   const int first = unit * unit_tokens;
   const int tokens = visible - first < unit_tokens ? visible - first : unit_tokens;
   const raw_buffer out = {args.logits + row * args.logits_row_stride + first,
@@ -78,8 +78,8 @@ KINDEX_DEVICE void store_logits(const Args& args, std::int64_t row, int unit, in
   out.store_float(lane_id() * 4, logit);
 }
 
-/// Reads 16 heads of a row of q, from head 16 * tile on, and this lane's four weights. Heads that do
-/// not exist (8 heads fill half a tile) take the bytes of one that does, and weigh nothing.
+/// Reads 16 heads of a row of q, from head 16 * tile on, and this lane's four weights. Heads that
+/// do not exist (8 heads fill half a tile) take the bytes of one that does, and weigh nothing.
 template <class Geometry, class Args>
 KINDEX_DEVICE void load_heads(const Args& args, std::int64_t seq, int n, int tile, int num_heads,
                               fragment<Geometry::head_dim>& q, f32x4& weight) {
@@ -118,7 +118,8 @@ KINDEX_DEVICE void run_resident(const Args& args, const unit_run& run) {
   stream_type stream(args);
   stream.start(run.seq, run.num_tokens, run.first, run.end, run.step);
   stream.prepare(run.first);
-  auto scales = stream.load_scales();
+  typename stream_type::scales scales, next_scales;
+  stream.load_scales(scales);
   bool lane_valid = stream.lane_valid();
   typename stream_type::tile k[tiles_per_unit];
 #pragma unroll
@@ -132,7 +133,7 @@ KINDEX_DEVICE void run_resident(const Args& args, const unit_run& run) {
 
   for (int unit = run.first; unit < run.end; unit += run.step) {
     stream.prepare(unit + run.step);
-    const auto next_scales = stream.load_scales();
+    stream.load_scales(next_scales);
     const bool next_lane_valid = stream.lane_valid();
     f32x2 sums[tiles_per_unit] = {};
 #pragma unroll
@@ -235,7 +236,7 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
   const int head_tiles = (args.num_heads + 15) / 16;
   const auto load = [&](int unit, unit_registers& to) {
     stream.prepare(unit);
-    to.scales = stream.load_scales();
+    stream.load_scales(to.scales);
     to.lane_valid = stream.lane_valid();
 #pragma unroll
     for (int i = 0; i < tiles_per_unit; ++i) stream.load_tile(i, to.k[i]);
@@ -275,15 +276,16 @@ template <class Config>
 class unit_engine {
   using geometry = typename Config::geometry;
   using args_type = logits_args<geometry::page_size>;
-  using query_type =
-      std::conditional_t<Config::query == query_source::shared, shared_query<geometry>,
-                         global_query<geometry>>;
+  using query_type = std::conditional_t<Config::query == query_source::shared,
+                                        shared_query<geometry>, global_query<geometry>>;
 
  public:
   static constexpr int waves_per_block = Config::block_size / wave_size;
 
   KINDEX_DEVICE unit_engine(const args_type& args, char* storage)
-      : args_(args), query_(args, storage), wave_(uniform(static_cast<int>(threadIdx.x) / wave_size)) {}
+      : args_(args),
+        query_(args, storage),
+        wave_(uniform(static_cast<int>(threadIdx.x) / wave_size)) {}
 
   /// Units [first, end) of one sequence; all threads of the block take part. Waves take turns.
   KINDEX_DEVICE void run(std::int64_t seq, int num_tokens, int first, int end) {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Who computes which tokens. The visible tokens of all sequences, in blocks of 64 ("units"), form
-// one line; every thread block takes an equal piece of it. The lengths are read here, on the device:
-// no schedule tensor, and a launch shape that does not depend on them.
+// one line; every thread block takes an equal piece of it. The lengths are read here, on the
+// device: no schedule tensor, and a launch shape that does not depend on them.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -60,8 +60,9 @@ struct logits_args {
 template <class Args>
 KINDEX_DEVICE int visible_tokens(const Args& args, std::int64_t seq, int n) {
   // Lengths near INT_MIN must not wrap on their way to 0.
-  std::int64_t visible = args.context_lens[seq * args.context_lens_batch_stride +
-                                           (args.lens_per_row ? n * args.context_lens_next_n_stride : 0)];
+  std::int64_t visible =
+      args.context_lens[seq * args.context_lens_batch_stride +
+                        (args.lens_per_row ? n * args.context_lens_next_n_stride : 0)];
   if (!args.lens_per_row) visible += n + 1 - args.next_n;
   visible = visible < 0 ? 0 : visible;
   return static_cast<int>(visible < args.max_visible ? visible : args.max_visible);
@@ -83,7 +84,8 @@ KINDEX_DEVICE std::uint32_t units_of(int tokens) {
   return (static_cast<std::uint32_t>(tokens) + unit_tokens - 1) / unit_tokens;
 }
 
-/// The piece of the line that one block takes: num_units units from unit first_unit of first_seq on.
+/// The piece of the line that one block takes: num_units units from unit first_unit of first_seq
+/// on.
 struct block_work {
   int first_seq;
   int first_unit;
@@ -98,13 +100,15 @@ struct work_division {
     block_work work;
   };
 
-  /// All threads of the block take part. Sums fit 32 bits: 2^32 units would need 2^40 bytes of logits.
+  /// All threads of the block take part. Sums fit 32 bits: 2^32 units would need 2^40 bytes of
+  /// logits.
   template <class Args>
   static KINDEX_DEVICE block_work run(const Args& args, storage& shared) {
     // Thread t counts a run of neighbouring sequences, so that one scan serves any batch.
     const int per_thread = (args.num_seqs + BlockSize - 1) / BlockSize;
     const int run_first = static_cast<int>(threadIdx.x) * per_thread;
-    const int run_end = run_first + per_thread < args.num_seqs ? run_first + per_thread : args.num_seqs;
+    const int run_end =
+        run_first + per_thread < args.num_seqs ? run_first + per_thread : args.num_seqs;
     std::uint32_t units = 0;
     for (int seq = run_first; seq < run_end; ++seq) units += units_of(sequence_tokens(args, seq));
     std::uint32_t prefix, total;
@@ -161,7 +165,8 @@ KINDEX_DEVICE void fill_invisible_columns(const Args& args) {
     const std::int64_t end =
         first + fill_columns < args.logits_width ? first + fill_columns : args.logits_width;
     const std::int64_t seq = row / args.next_n;
-    const std::int64_t visible = visible_tokens(args, seq, static_cast<int>(row - seq * args.next_n));
+    const std::int64_t visible =
+        visible_tokens(args, seq, static_cast<int>(row - seq * args.next_n));
     float* const logits = args.logits + row * args.logits_row_stride;
     const std::int64_t begin = first > visible ? first : visible;
     for (std::int64_t t = begin + static_cast<int>(threadIdx.x); t < end; t += BlockSize) {

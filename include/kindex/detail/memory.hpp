@@ -79,7 +79,8 @@ KINDEX_DEVICE void store_unit(void* address, u32x4 value) {
 
 #endif  // KINDEX_DEVICE_COMPILER
 
-/// Alignment that a K unit inside a page is sure to have: pages of one token are 4-byte aligned only.
+/// Alignment that a K unit inside a page is sure to have: pages of one token are 4-byte aligned
+/// only.
 KINDEX_HOST_DEVICE constexpr int unit_alignment(int page_size) { return page_size == 1 ? 4 : 16; }
 
 }  // namespace detail

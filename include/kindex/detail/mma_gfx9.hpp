@@ -51,7 +51,8 @@ KINDEX_DEVICE f32x4 dot(const fragment<HeadDim>& q, const fragment<HeadDim>& k, 
   f32x4 sum = {0, 0, 0, 0};
 #pragma unroll
   for (int j = 0; j < loads_per_group; ++j) {
-    sum = multiply_add(q.load[group * loads_per_group + j], k.load[group * loads_per_group + j], sum);
+    sum =
+        multiply_add(q.load[group * loads_per_group + j], k.load[group * loads_per_group + j], sum);
   }
   return sum;
 }
@@ -69,8 +70,9 @@ KINDEX_DEVICE f32x2 add_weighted_relu(f32x4 value, f32x4 weight, f32x2 sum) {
   return __builtin_elementwise_fma(high, weight.zw, sum);
 }
 
-/// Adds the four lane groups' shares of every token. partial[i] is this lane's share of token l%16 of
-/// tile i; the result is the whole sum of token l%16 of tile l/16, that is of token l of the unit.
+/// Adds the four lane groups' shares of every token. partial[i] is this lane's share of token l%16
+/// of tile i; the result is the whole sum of token l%16 of tile l/16, that is of token l of the
+/// unit.
 KINDEX_DEVICE float reduce_lane_groups(const float (&partial)[4]) {
   const int group = lane_id() / 16;
   const bool upper = group >= 2;

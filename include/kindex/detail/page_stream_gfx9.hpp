@@ -39,11 +39,16 @@ struct raw_buffer {
     return __builtin_amdgcn_raw_buffer_load_b128(descriptor(), offset, 0, 0);
   }
   KINDEX_DEVICE float load_float(int offset) const {
-    return __builtin_bit_cast(float, __builtin_amdgcn_raw_buffer_load_b32(descriptor(), offset, 0, 0));
+    return __builtin_bit_cast(float,
+                              __builtin_amdgcn_raw_buffer_load_b32(descriptor(), offset, 0, 0));
+  }
+  KINDEX_DEVICE f32x2 load_float2(int offset) const {
+    return __builtin_bit_cast(f32x2,
+                              __builtin_amdgcn_raw_buffer_load_b64(descriptor(), offset, 0, 0));
   }
   KINDEX_DEVICE void store_float(int offset, float value) const {
-    __builtin_amdgcn_raw_buffer_store_b32(__builtin_bit_cast(std::uint32_t, value), descriptor(), offset,
-                                          0, 0);
+    __builtin_amdgcn_raw_buffer_store_b32(__builtin_bit_cast(std::uint32_t, value), descriptor(),
+                                          offset, 0, 0);
   }
 };
 
@@ -102,7 +107,8 @@ class page_ids {
 /// applied to the finished sum. Several: those of token l%16 of each tile, applied before the relu.
 template <int NumScales>
 struct unit_scales {
-  float value[tiles_per_unit][NumScales];
+  static_assert(NumScales == 2, "kindex: one or two scales a token");
+  f32x2 value[tiles_per_unit];
 };
 template <>
 struct unit_scales<1> {
@@ -139,10 +145,11 @@ class page_stream {
     const std::int64_t end_token = std::int64_t{end_unit} * unit_tokens;
     num_tokens_ = num_tokens < end_token ? num_tokens : static_cast<int>(end_token);
     const auto last_token = static_cast<std::uint32_t>(num_tokens_ - 1);
-    ids_.start(args_.block_table + seq * args_.block_table_stride,
-               static_cast<int>(args_.pages.page(last_token)) + 1,
-               static_cast<int>(args_.pages.page(static_cast<std::uint32_t>(first_unit) * unit_tokens)),
-               unit_step);
+    ids_.start(
+        args_.block_table + seq * args_.block_table_stride,
+        static_cast<int>(args_.pages.page(last_token)) + 1,
+        static_cast<int>(args_.pages.page(static_cast<std::uint32_t>(first_unit) * unit_tokens)),
+        unit_step);
   }
 
   /// Makes the addresses of a unit. Past the last one: a unit without tokens.
@@ -184,8 +191,7 @@ class page_stream {
   }
 
   /// Issues the loads of the prepared unit's scales.
-  KINDEX_DEVICE scales load_scales() const {
-    scales loaded;
+  KINDEX_DEVICE void load_scales(scales& loaded) const {
     if constexpr (num_scales == 1) {
       if constexpr (unit_in_page) {
         loaded.value = scale_source_.load_float(lane_id() * 4);
@@ -195,18 +201,14 @@ class page_stream {
     } else {
 #pragma unroll
       for (int i = 0; i < tiles_per_unit; ++i) {
-#pragma unroll
-        for (int g = 0; g < num_scales; ++g) {
-          if constexpr (unit_in_page) {
-            const int token = i * tile_tokens + lane_id() % tile_tokens;
-            loaded.value[i][g] = scale_source_.load_float((token * num_scales + g) * 4);
-          } else {
-            loaded.value[i][g] = scale_address_[i][g];
-          }
+        if constexpr (unit_in_page) {
+          const int token = i * tile_tokens + lane_id() % tile_tokens;
+          loaded.value[i] = scale_source_.load_float2(token * num_scales * 4);
+        } else {
+          loaded.value[i] = f32x2{scale_address_[i][0], scale_address_[i][1]};
         }
       }
     }
-    return loaded;
   }
 
   /// True if the page of token l of the prepared unit is one.
@@ -223,7 +225,8 @@ class page_stream {
     std::uint32_t id[tiles_per_unit];
     int token_in_page[tiles_per_unit];
     const std::uint32_t first_tile = static_cast<std::uint32_t>(unit) * tiles_per_unit;
-    ids_.advance(static_cast<int>(args_.pages.page((first_tile + tiles_per_unit - 1) * tile_tokens)));
+    ids_.advance(
+        static_cast<int>(args_.pages.page((first_tile + tiles_per_unit - 1) * tile_tokens)));
 #pragma unroll
     for (int i = 0; i < tiles_per_unit; ++i) {
       const std::uint32_t token = (first_tile + i) * tile_tokens;
@@ -231,19 +234,20 @@ class page_stream {
       id[i] = ids_.uniform_id(static_cast<int>(entry));
       token_in_page[i] = static_cast<int>(token - entry * page_tokens);
       const bool valid = id[i] < args_.num_pages;
-      sources_[i] = {page_address(valid ? id[i] : 0) +
-                         static_cast<std::int64_t>(token_in_page[i]) * head_dim,
-                     valid && tokens > i * tile_tokens ? tile_bytes : 0};
+      sources_[i] = {
+          page_address(valid ? id[i] : 0) + static_cast<std::int64_t>(token_in_page[i]) * head_dim,
+          valid && tokens > i * tile_tokens ? tile_bytes : 0};
     }
     // Scales by lane: token l of the unit, or token l%16 of every tile.
     const int own_tile = lane_id() / tile_tokens;
-    const std::uint32_t own_id = own_tile < 2 ? (own_tile == 0 ? id[0] : id[1])
-                                              : (own_tile == 2 ? id[2] : id[3]);
+    const std::uint32_t own_id =
+        own_tile < 2 ? (own_tile == 0 ? id[0] : id[1]) : (own_tile == 2 ? id[2] : id[3]);
     lane_valid_ = own_id < args_.num_pages;
     if constexpr (num_scales == 1) {
       const int first = own_tile < 2 ? (own_tile == 0 ? token_in_page[0] : token_in_page[1])
                                      : (own_tile == 2 ? token_in_page[2] : token_in_page[3]);
-      scale_address_[0] = scale_address(own_id, first + lane_id() % tile_tokens, lane_id() < tokens);
+      scale_address_[0] =
+          scale_address(own_id, first + lane_id() % tile_tokens, lane_id() < tokens);
     } else {
 #pragma unroll
       for (int i = 0; i < tiles_per_unit; ++i) {
@@ -259,10 +263,12 @@ class page_stream {
     lane_valid_ = ids_.lane_id_at(first_token + lane_id()) < args_.num_pages;
 #pragma unroll
     for (int i = 0; i < tiles_per_unit; ++i) {
-      const std::uint32_t id = ids_.lane_id_at(first_token + i * tile_tokens + lane_id() % tile_tokens);
+      const std::uint32_t id =
+          ids_.lane_id_at(first_token + i * tile_tokens + lane_id() % tile_tokens);
       const bool valid = id < args_.num_pages;
       // A lane without a token reads something that is sure to be there: a row of q.
-      token_address_[i] = (valid ? page_address(id) : args_.q) + lane_id() / tile_tokens * unit_bytes;
+      token_address_[i] =
+          (valid ? page_address(id) : args_.q) + lane_id() / tile_tokens * unit_bytes;
       if constexpr (num_scales != 1) scale_address_[i] = scale_address(id, 0, valid);
     }
     if constexpr (num_scales == 1) {
@@ -271,10 +277,10 @@ class page_stream {
   }
 
   /// The scales of a token, or something that is sure to be there: a row of q.
-  KINDEX_DEVICE const float* scale_address(std::uint32_t id, int token_in_page, bool visible) const {
-    const char* const address =
-        page_address(id) +
-        scale_offset_in_page(args_.pages.page_size(), head_dim, token_in_page, 0);
+  KINDEX_DEVICE const float* scale_address(std::uint32_t id, int token_in_page,
+                                           bool visible) const {
+    const char* const address = page_address(id) + scale_offset_in_page(args_.pages.page_size(),
+                                                                        head_dim, token_in_page, 0);
     return reinterpret_cast<const float*>(visible && id < args_.num_pages ? address : args_.q);
   }
 
