@@ -78,21 +78,9 @@ hipError_t with_head_dim(const cache_view& view, Use use) {
 template <int HeadDim>
 hipError_t dispatch_paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t stream) {
   return with_format_geometry<HeadDim>(params.cache, [&](auto geometry) {
-    using g = decltype(geometry);
-    if (params.next_n == 1 && params.num_heads == 64) {
-      return paged_mqa_logits<paged_mqa_logits_config<g, query_source::registers, 64>>(params,
-                                                                                       stream);
-    }
-    if (params.next_n == 1 && params.num_heads == 32) {
-      return paged_mqa_logits<paged_mqa_logits_config<g, query_source::registers, 32>>(params,
-                                                                                       stream);
-    }
-    using shared = paged_mqa_logits_config<g, query_source::shared>;
-    if (target::query_shared_bytes<shared>(params.next_n, params.num_heads) <=
-        target::max_query_shared_bytes) {
-      return paged_mqa_logits<shared>(params, stream);
-    }
-    return paged_mqa_logits<paged_mqa_logits_config<g, query_source::global>>(params, stream);
+    return target::with_logits_config<decltype(geometry)>(
+        params.next_n, params.num_heads,
+        [&](auto config) { return paged_mqa_logits<decltype(config)>(params, stream); });
   });
 }
 

@@ -21,38 +21,6 @@
 #include "params.hpp"
 #include "validate.hpp"
 
-KINDEX_NAMESPACE_BEGIN
-
-/// Where a kernel keeps q while K passes by.
-enum class query_source : std::uint8_t {
-  registers,  ///< one row of 32 or 64 heads
-  shared,     ///< any shape that fits shared memory
-  global,     ///< any shape; the caches serve it
-};
-
-/// What the logits kernel knows at compile time. ResidentHeads: H, if Query is `registers`.
-template <class Geometry, query_source Query, int ResidentHeads = 0>
-struct paged_mqa_logits_config {
-  static_assert((Query == query_source::registers) == (ResidentHeads != 0),
-                "kindex: resident heads go with q in registers");
-  static_assert(ResidentHeads % 16 == 0, "kindex: resident heads are a multiple of 16");
-  using geometry = Geometry;
-  using kernel_config =
-      paged_mqa_logits_config<typename Geometry::any_format, Query, ResidentHeads>;
-  static constexpr query_source query = Query;
-  static constexpr int resident_heads = ResidentHeads;
-  static constexpr int block_size = 256;
-  /// Blocks that share a compute unit: a unit of K in flight for each of their waves is what hides
-  /// the memory's latency.
-  static constexpr int blocks_per_compute_unit = 2;
-  /// The register budget. 256 dims take twice the registers, for K and for resident q.
-  static constexpr int waves_per_simd = Geometry::head_dim > 128           ? 2
-                                        : Query == query_source::registers ? 4
-                                                                           : 3;
-};
-
-KINDEX_NAMESPACE_END
-
 #if KINDEX_PLATFORM_NVIDIA
 #include "detail/logits_sm90.hpp"
 #else
@@ -60,6 +28,7 @@ KINDEX_NAMESPACE_END
 #endif
 
 KINDEX_NAMESPACE_BEGIN
+
 namespace detail {
 
 #if KINDEX_PLATFORM_NVIDIA
@@ -68,18 +37,45 @@ namespace target = sm90;
 namespace target = gfx9;
 #endif
 
+}  // namespace detail
+
+/// What the logits kernel knows at compile time.
+template <class Geometry, query_source Query, int Heads>
+struct paged_mqa_logits_config {
+  static_assert(Query != query_source::registers || (Heads > 0 && Heads % 16 == 0),
+                "kindex: q in registers needs its number of heads, a multiple of 16");
+  using geometry = Geometry;
+  using kernel_config = paged_mqa_logits_config<typename Geometry::any_format, Query, Heads>;
+  static constexpr query_source query = Query;
+  static constexpr int heads = Heads;
+  /// gfx9: the register budget. 256 dims take twice the registers, for K and for resident q.
+  static constexpr int waves_per_simd = Geometry::head_dim > 128           ? 2
+                                        : Query == query_source::registers ? 4
+                                                                           : 3;
+
+  /// True if the kernel serves rows of this shape.
+  static constexpr bool serves(std::int64_t next_n, std::int64_t num_heads) {
+    return Query == query_source::registers ? next_n == 1 && num_heads == Heads
+                                            : Heads == 0 || num_heads % Heads == 0;
+  }
+};
+
+namespace detail {
+
 #if KINDEX_DEVICE_COMPILER
 
 /// Args is a parameter of its own: a type that depends on Config would be mangled differently for
 /// host and device by some compilers.
 template <class Config, class Args>
-KINDEX_KERNEL __launch_bounds__(Config::block_size)
+KINDEX_KERNEL __launch_bounds__(target::block_size)
     KINDEX_WAVES_PER_SIMD(Config::waves_per_simd) void paged_mqa_logits_kernel(Args args) {
 #if KINDEX_TARGET_SUPPORTED
-  __shared__ typename work_division<Config::block_size>::storage division;
-  extern __shared__ char __attribute__((aligned(16))) query_storage[];
-  block_work work = work_division<Config::block_size>::run(args, division);
-  target::unit_engine<Config> engine(args, query_storage);
+  using engine_type = target::unit_engine<Config>;
+  __shared__ typename engine_type::shared_state state;
+  __shared__ typename work_division<target::block_size>::storage division;
+  extern __shared__ char __attribute__((aligned(128))) dynamic_shared[];
+  engine_type engine(args, dynamic_shared, state);
+  block_work work = work_division<target::block_size>::run(args, division);
   int seq = work.first_seq;
   int first = work.first_unit;
   while (work.num_units > 0) {
@@ -92,7 +88,7 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size)
     seq = next_busy_sequence(args, seq + 1);
     first = 0;
   }
-  if (args.fill_neg_infinity) fill_invisible_columns<Config::block_size>(args);
+  if (args.fill_neg_infinity) fill_invisible_columns<target::block_size>(args);
 #else
   __builtin_trap();
 #endif
@@ -112,18 +108,11 @@ hipError_t paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t s
   using geometry = typename Config::geometry;
   if (const validation checked = validate(params); !checked.ok()) return checked.status;
   if (!geometry::matches(params.cache)) return hipErrorInvalidValue;
-  if (Config::query == query_source::registers &&
-      (params.next_n != 1 || params.num_heads != Config::resident_heads)) {
-    return hipErrorInvalidValue;
-  }
+  if (!Config::serves(params.next_n, params.num_heads)) return hipErrorInvalidValue;
   detail::device_facts device;
   if (const hipError_t status = detail::query_device(device); status != hipSuccess) return status;
   if (device.native_format != geometry::format) return hipErrorNotSupported;
   if (params.num_seqs == 0 || params.next_n == 0 || params.logits_width == 0) return hipSuccess;
-  const unsigned shared_bytes =
-      detail::target::query_shared_bytes<Config>(params.next_n, params.num_heads);
-  if (shared_bytes > detail::target::max_query_shared_bytes) return hipErrorInvalidValue;
-
   // Positions are 32-bit: lengths are, and so is what a row can see.
   const std::int64_t table_tokens = params.block_table_width * params.cache.page_size;
   std::int64_t max_visible =
@@ -133,8 +122,8 @@ hipError_t paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t s
   // No more blocks than units that could exist, or pieces of rows to fill.
   const std::int64_t max_units =
       params.num_seqs * ((max_visible + detail::unit_tokens - 1) / detail::unit_tokens);
-  std::int64_t num_blocks = (max_units + detail::target::workers_per_block<Config> - 1) /
-                            detail::target::workers_per_block<Config>;
+  std::int64_t num_blocks =
+      (max_units + detail::target::units_per_step - 1) / detail::target::units_per_step;
   if (params.fill == kindex::fill::neg_infinity) {
     const std::int64_t pieces =
         params.num_seqs * params.next_n *
@@ -142,7 +131,7 @@ hipError_t paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t s
     if (pieces > num_blocks) num_blocks = pieces;
   }
   const std::int64_t most_blocks =
-      std::int64_t{device.num_compute_units} * Config::blocks_per_compute_unit;
+      std::int64_t{device.num_compute_units} * detail::target::blocks_per_compute_unit;
   if (num_blocks > most_blocks) num_blocks = most_blocks;
   if (num_blocks == 0) return hipSuccess;
 
@@ -175,7 +164,8 @@ hipError_t paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t s
   args.fill_neg_infinity = params.fill == kindex::fill::neg_infinity;
   return detail::launch(
       &detail::paged_mqa_logits_kernel<typename Config::kernel_config, decltype(args)>,
-      static_cast<unsigned>(num_blocks), Config::block_size, args, stream, shared_bytes);
+      static_cast<unsigned>(num_blocks), detail::target::block_size, args, stream,
+      detail::target::dynamic_shared_bytes<Config>(params.next_n, params.num_heads));
 }
 
 /// The same on a view whose geometry the compiler knows: one of another geometry does not compile.

@@ -44,6 +44,13 @@ inline hipError_t query_device(device_facts& facts) {
 template <class Args>
 hipError_t launch(void (*kernel)(Args), unsigned num_blocks, unsigned block_size, Args args,
                   hipStream_t stream, unsigned dynamic_shared_bytes = 0) {
+  // NVIDIA grants more than 48 KiB of shared memory only to kernels that ask.
+  if (KINDEX_PLATFORM_NVIDIA != 0 && dynamic_shared_bytes > 48 * 1024) {
+    const hipError_t status = hipFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                  hipFuncAttributeMaxDynamicSharedMemorySize,
+                                                  static_cast<int>(dynamic_shared_bytes));
+    if (status != hipSuccess) return status;
+  }
   void* arguments[] = {&args};
   return hipLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(num_blocks), dim3(block_size),
                          arguments, dynamic_shared_bytes, stream);

@@ -22,20 +22,41 @@
 KINDEX_NAMESPACE_BEGIN
 namespace detail::gfx9 {
 
-/// Bytes of shared memory that q takes, and the most that it may: LDS of gfx942 less what the work
-/// division needs.
+inline constexpr int block_size = 256;
+
+/// Blocks that share a compute unit: a unit of K in flight for each of their waves is what hides
+/// the memory's latency.
+inline constexpr int blocks_per_compute_unit = 2;
+
+/// Units that a block computes at once.
+inline constexpr int units_per_step = block_size / wave_size;
+
+/// LDS of gfx942 less what the work division needs.
+inline constexpr unsigned max_query_shared_bytes = 60 * 1024;
+
+/// Dynamic shared memory of a launch: q as fragments, if it is kept there.
 template <class Config>
-constexpr unsigned query_shared_bytes(std::int64_t next_n, std::int64_t num_heads) {
+constexpr unsigned dynamic_shared_bytes(std::int64_t next_n, std::int64_t num_heads) {
   const std::int64_t fragments = next_n * ((num_heads + 15) / 16);
   return Config::query == query_source::shared
              ? static_cast<unsigned>(fragments * (16 * Config::geometry::head_dim + 64))
              : 0u;
 }
-inline constexpr unsigned max_query_shared_bytes = 60 * 1024;
 
-/// Units that a block computes at once.
-template <class Config>
-inline constexpr int workers_per_block = Config::block_size / wave_size;
+/// Calls `use` with the configuration for a shape. q in registers: one row of exactly Heads heads.
+template <class Geometry, class Use>
+hipError_t with_logits_config(std::int64_t next_n, std::int64_t num_heads, Use use) {
+  if (next_n == 1 && num_heads == 64) {
+    return use(paged_mqa_logits_config<Geometry, query_source::registers, 64>{});
+  }
+  if (next_n == 1 && num_heads == 32) {
+    return use(paged_mqa_logits_config<Geometry, query_source::registers, 32>{});
+  }
+  using shared = paged_mqa_logits_config<Geometry, query_source::shared>;
+  if (dynamic_shared_bytes<shared>(next_n, num_heads) <= max_query_shared_bytes)
+    return use(shared{});
+  return use(paged_mqa_logits_config<Geometry, query_source::global>{});
+}
 
 #if KINDEX_TARGET_CDNA
 
@@ -114,7 +135,7 @@ template <class Config, class Args>
 KINDEX_DEVICE void run_resident(const Args& args, const unit_run& run) {
   using geometry = typename Config::geometry;
   using stream_type = page_stream<geometry>;
-  constexpr int head_tiles = Config::resident_heads / 16;
+  constexpr int head_tiles = Config::heads / 16;
   stream_type stream(args);
   stream.start(run.seq, run.num_tokens, run.first, run.end, run.step);
   stream.prepare(run.first);
@@ -128,7 +149,7 @@ KINDEX_DEVICE void run_resident(const Args& args, const unit_run& run) {
   f32x4 weight[head_tiles];
 #pragma unroll
   for (int m = 0; m < head_tiles; ++m) {
-    load_heads<geometry>(args, run.seq, 0, m, Config::resident_heads, q[m], weight[m]);
+    load_heads<geometry>(args, run.seq, 0, m, Config::heads, q[m], weight[m]);
   }
 
   for (int unit = run.first; unit < run.end; unit += run.step) {
@@ -280,20 +301,20 @@ class unit_engine {
                                         shared_query<geometry>, global_query<geometry>>;
 
  public:
-  static constexpr int waves_per_block = Config::block_size / wave_size;
+  struct shared_state {};
 
-  KINDEX_DEVICE unit_engine(const args_type& args, char* storage)
+  KINDEX_DEVICE unit_engine(const args_type& args, char* storage, shared_state&)
       : args_(args),
         query_(args, storage),
         wave_(uniform(static_cast<int>(threadIdx.x) / wave_size)) {}
 
   /// Units [first, end) of one sequence; all threads of the block take part. Waves take turns.
   KINDEX_DEVICE void run(std::int64_t seq, int num_tokens, int first, int end) {
-    const unit_run own = {seq, num_tokens, first + wave_, end, waves_per_block};
+    const unit_run own = {seq, num_tokens, first + wave_, end, units_per_step};
     if constexpr (Config::query == query_source::registers) {
       if (own.first < end) run_resident<Config>(args_, own);
     } else {
-      query_.template load_sequence<Config::block_size>(args_, seq);
+      query_.template load_sequence<block_size>(args_, seq);
       if (own.first < end) run_streamed<Config>(args_, query_, own);
     }
   }

@@ -16,6 +16,19 @@
 #include "wave.hpp"
 
 KINDEX_NAMESPACE_BEGIN
+
+/// Where a kernel of the logits keeps q while K passes by.
+enum class query_source : std::uint8_t {
+  registers,  ///< one row, in registers
+  shared,     ///< shared memory
+  global,     ///< nowhere: the caches serve it
+};
+
+/// What a kernel of the logits knows at compile time (paged_mqa_logits.hpp); Heads means what the
+/// target's with_logits_config says, 0: any number.
+template <class Geometry, query_source Query, int Heads = 0>
+struct paged_mqa_logits_config;
+
 namespace detail {
 
 /// Tokens of one unit: what a worker (a wave, on Hopper a warpgroup) computes in one step.
