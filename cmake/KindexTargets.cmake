@@ -79,6 +79,20 @@ else()
 endif()
 target_link_libraries(kindex_development INTERFACE kindex::kindex)
 
+set(kindex_standard
+    CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+    HIP_STANDARD 17 HIP_STANDARD_REQUIRED ON HIP_EXTENSIONS OFF
+    CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF)
+
+# A macro: the property holds in the directory of the caller.
+macro(kindex_set_hip_language)
+  foreach(kindex_source IN ITEMS ${ARGN})
+    if(kindex_source MATCHES "\\.hip$")
+      set_source_files_properties("${kindex_source}" PROPERTIES LANGUAGE ${kindex_hip_language})
+    endif()
+  endforeach()
+endmacro()
+
 # What both kinds of program have in common.
 function(kindex_add_host_executable target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
@@ -88,9 +102,7 @@ function(kindex_add_host_executable target)
   endif()
   add_executable(${target} ${arg_SOURCES})
   set_target_properties(${target} PROPERTIES
-      CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
-      HIP_STANDARD 17 HIP_STANDARD_REQUIRED ON HIP_EXTENSIONS OFF
-      CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
+      ${kindex_standard}
       RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${target} PRIVATE kindex_development ${arg_LIBRARIES})
@@ -99,8 +111,7 @@ endfunction()
 function(kindex_add_hip_executable target)
   kindex_add_host_executable(${target} ${ARGN})
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources INCLUDE REGEX "\\.hip$")
-  set_source_files_properties(${sources} PROPERTIES LANGUAGE ${kindex_hip_language})
+  kindex_set_hip_language(${sources})
   # CMake adds the runtime by itself only for a program with a .hip file.
   target_link_libraries(${target} PRIVATE ${kindex_hip_runtime_library})
   if(KINDEX_DEVICE STREQUAL "emulated")
@@ -135,12 +146,14 @@ function(kindex_add_device_test name)
   endif()
 endfunction()
 
-# What tests and benchmarks share: buffers, page tables, the table of cases.
-file(GLOB kindex_support_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.cpp")
+# What tests and benchmarks share: buffers, page tables, the table of cases, the instantiated kernels.
+file(GLOB kindex_support_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.cpp"
+     "${PROJECT_SOURCE_DIR}/tests/support/*.hip")
 if(kindex_support_sources)
+  kindex_set_hip_language(${kindex_support_sources})
   add_library(kindex_test_support STATIC EXCLUDE_FROM_ALL ${kindex_support_sources})
   set_target_properties(kindex_test_support PROPERTIES
-      CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+      ${kindex_standard})
   target_include_directories(kindex_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(kindex_test_support PUBLIC
       kindex_development ${kindex_hip_runtime_library} ${CMAKE_DL_LIBS})
