@@ -263,6 +263,29 @@ TEST_CASE("store: one graph serves other slots and rows", "[store_edges]") {
   }
 }
 
+TEST_CASE("store: nothing is read or written twice, nothing without need", "[store_edges]") {
+  paged_cache cache(64, 128, page_layout::preshuffled, native_format(), 2, 0, placement::guarded);
+  cache.upload();
+  k_matrix k = any_rows(70);
+  random_stream random(8);
+  std::vector<std::int64_t> slots = random_slots(128, 70, random);
+  for (std::size_t i = 0; i < 70; i += 7) slots[i] = i % 2 == 0 ? -1 : 128;  // 10 of them
+  const slot_list device_slots(slots, true);
+  kindex::store_params params;
+  params.cache = cache.view();
+  k.bind(params);
+  device_slots.bind(params);
+  const memory_watch cache_traffic(params.cache.data, 2 * 64 * 132);
+  const memory_watch k_traffic(params.k, 70 * 256);
+  CHECK(run_directly([&](hipStream_t stream) { return store(params, stream); }) == hipSuccess);
+  expect_stored(cache, params, k, slots);
+  CHECK(cache.compare_with_device() == "");
+  if (!cache_traffic.active()) SKIP("nobody counts memory traffic");
+  CHECK(cache_traffic.bytes_stored() == 60 * 132);
+  CHECK(cache_traffic.bytes_loaded() == 0);
+  CHECK(k_traffic.bytes_loaded() == 60 * 256);
+}
+
 TEST_CASE("store: refused calls write nothing", "[store_edges]") {
   paged_cache cache(64, 128, page_layout::preshuffled, native_format(), 2, 0, placement::guarded);
   cache.upload();
