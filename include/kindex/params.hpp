@@ -22,7 +22,9 @@ constexpr const char* to_string(element_type type) {
 }
 
 /// Bytes of one element.
-constexpr int element_bytes(element_type type) { return type == element_type::fp32 ? 4 : 2; }
+KINDEX_HOST_DEVICE constexpr int element_bytes(element_type type) {
+  return type == element_type::fp32 ? 4 : 2;
+}
 
 /// How the stored scale is rounded.
 enum class scale_rounding : std::uint8_t {
