@@ -65,6 +65,9 @@ if(KINDEX_DEVICE STREQUAL "nvidia")
       "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>"
       "$<$<AND:$<BOOL:${KINDEX_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>"
       "$<$<AND:$<BOOL:${KINDEX_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings>")
+  # nvcc defines the platform itself; g++ must be told.
+  target_compile_definitions(kindex_development INTERFACE
+      "$<$<COMPILE_LANGUAGE:CXX>:__HIP_PLATFORM_NVIDIA__>")
   target_include_directories(kindex_development BEFORE INTERFACE "${PROJECT_SOURCE_DIR}/tests/cuda")
   target_include_directories(kindex_development SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
 else()
