@@ -219,20 +219,22 @@ class unit_engine {
       }
     }
 
-    // All four lanes of a token have its logit; lane 4g + t writes those of tile t.
+    // All four lanes of a token have its sum; lane 4g + t writes the logits of tile t.
+    const int part = lane_id() % 4;
     const int visible = visible_tokens(args_, seq, n);
     float* const row = args_.logits + (seq * args_.next_n + n) * args_.logits_row_stride;
 #pragma unroll
-    for (int i = 0; i < tiles_per_unit; ++i) {
+    for (int half = 0; half < 2; ++half) {
+      float logit = 0;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float logit = reduce_heads(sum[i][half]);
-        if constexpr (geometry::num_scales == 1) logit *= k.scale[i][half][0];
-        const int token = unit * unit_tokens + i * tile_tokens + half * 8 + lane_id() / 4;
-        if (lane_id() % 4 == i && token < visible) {
-          row[token] = k.valid[i][half] ? logit : -__builtin_inff();
-        }
+      for (int i = 0; i < tiles_per_unit; ++i) {
+        float value = reduce_heads(sum[i][half]);
+        if constexpr (geometry::num_scales == 1) value *= k.scale[i][half][0];
+        if (!k.valid[i][half]) value = -__builtin_inff();
+        logit = part == i ? value : logit;
       }
+      const int token = unit * unit_tokens + part * tile_tokens + half * 8 + lane_id() / 4;
+      if (token < visible) row[token] = logit;
     }
   }
 
