@@ -85,6 +85,8 @@ struct kindex_emulator_traffic {
   uint64_t scalar_bytes_loaded;  // through s_load
 };
 
+#pragma GCC visibility push(default)
+
 int kindex_emulator_version(void);
 
 // 0: fp8 is E4M3FNUZ and E5M2FNUZ, the device is a gfx942. 1: OCP E4M3FN and E5M2, a gfx950.
@@ -111,6 +113,8 @@ void kindex_emulator_expect_findings(int expected);
 
 // 0 switches the expensive checks off, as the environment variable KINDEX_EMULATOR_CHECKS=0.
 void kindex_emulator_checks(int enabled);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

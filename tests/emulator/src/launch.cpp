@@ -175,7 +175,9 @@ launch_status execute_launch(const launch_request& r) {
   query_kernel(*r.object, r.kernel, &resources);
 
   std::vector<uint8_t> arguments = r.arguments;
-  arguments.resize(std::max<size_t>(kernel.argument_bytes, 16), 0);
+  // Compilers widen argument loads up to the alignment of the segment.
+  const size_t argument_space = (std::max<size_t>(kernel.argument_bytes, 1) + 63) / 64 * 64;
+  arguments.resize(std::max(argument_space, arguments.size()), 0);
   fill_hidden_arguments(kernel, r, &arguments);
 
   launch_state launch;
