@@ -44,14 +44,6 @@ else()
   set(kindex_hip_runtime_library "${KINDEX_HIP_RUNTIME}")
 endif()
 
-# The emulator's library is called libamdhip64.so.5; programs built with a newer HIP ask for .so.6
-# or .so.7. (Made at configure time, the link dangles until the emulator is built.)
-if(KINDEX_DEVICE STREQUAL "emulated" AND NOT KINDEX_HIP_SOVERSION EQUAL 5)
-  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/emulator")
-  file(CREATE_LINK libamdhip64.so.5
-       "${PROJECT_BINARY_DIR}/emulator/libamdhip64.so.${KINDEX_HIP_SOVERSION}" SYMBOLIC)
-endif()
-
 include(ProcessorCount)
 ProcessorCount(kindex_num_processors)
 
@@ -59,6 +51,8 @@ ProcessorCount(kindex_num_processors)
 add_library(kindex_development INTERFACE)
 set(kindex_warnings -Wall -Wextra -Wundef -Wshadow)
 if(KINDEX_DEVICE STREQUAL "nvidia")
+  target_compile_definitions(kindex_development INTERFACE
+      "$<$<COMPILE_LANGUAGE:CXX>:__HIP_PLATFORM_NVIDIA__>")
   # -Wundef and -Wshadow would fire in the sources that nvcc generates.
   target_compile_options(kindex_development INTERFACE
       "$<$<COMPILE_LANGUAGE:CXX>:${kindex_warnings}>"
@@ -149,17 +143,11 @@ function(kindex_add_device_test name)
   endif()
 endfunction()
 
-# What tests and benchmarks share: buffers, page tables, the table of cases, the instantiated kernels.
-file(GLOB kindex_support_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.cpp"
-     "${PROJECT_SOURCE_DIR}/tests/support/*.hip")
-if(kindex_support_sources)
-  kindex_set_hip_language(${kindex_support_sources})
-  add_library(kindex_test_support STATIC EXCLUDE_FROM_ALL ${kindex_support_sources})
-  set_target_properties(kindex_test_support PROPERTIES
-      ${kindex_standard})
-  target_include_directories(kindex_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
-  target_link_libraries(kindex_test_support PUBLIC
-      kindex_development ${kindex_hip_runtime_library} ${CMAKE_DL_LIBS})
-else()
-  add_library(kindex_test_support INTERFACE)
-endif()
+# What tests and benchmarks share: buffers, page tables, the table of cases. The kernels'
+# instantiations beside them (support/*.hip) take long to compile and belong to the tests alone.
+file(GLOB kindex_support_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.cpp")
+add_library(kindex_test_support STATIC EXCLUDE_FROM_ALL ${kindex_support_sources})
+set_target_properties(kindex_test_support PROPERTIES ${kindex_standard})
+target_include_directories(kindex_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
+target_link_libraries(kindex_test_support PUBLIC
+    kindex_development ${kindex_hip_runtime_library} ${CMAKE_DL_LIBS})
