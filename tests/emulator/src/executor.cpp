@@ -200,13 +200,11 @@ void run_share(executor_thread& t, job& j) {
     if (k.dword_shadow.size() < dwords) {
       k.dword_shadow.resize(dwords);
       k.byte_shadow.resize(4 * dwords);
-      k.split_epoch.resize(dwords);
     }
     // Long before the counter wraps, start over.
     if (k.group.epoch > 0x80000000u) {
       std::fill(k.dword_shadow.begin(), k.dword_shadow.end(), lds_shadow());
       std::fill(k.byte_shadow.begin(), k.byte_shadow.end(), lds_shadow());
-      std::fill(k.split_epoch.begin(), k.split_epoch.end(), 0u);
       k.group.epoch = 1;
     }
   }

@@ -83,11 +83,11 @@ void track(wave& w, const instruction& i, int lane, uint32_t address, unsigned b
     const uint32_t dword = at / 4;
     const uint32_t stop = std::min(end, 4 * dword + 4);
     const bool whole = at == 4 * dword && stop == at + 4;
-    if (whole && k.split_epoch[dword] != epoch) {
+    if (whole && k.dword_shadow[dword].split_epoch != epoch) {
       touch(w, i, lane, at, k.dword_shadow[dword], kind);
     } else {
-      if (k.split_epoch[dword] != epoch) {
-        k.split_epoch[dword] = epoch;
+      if (k.dword_shadow[dword].split_epoch != epoch) {
+        k.dword_shadow[dword].split_epoch = epoch;
         for (int b = 0; b < 4; ++b) k.byte_shadow[4 * dword + b] = k.dword_shadow[dword];
       }
       for (uint32_t b = at; b < stop; ++b) touch(w, i, lane, b, k.byte_shadow[b], kind);
@@ -104,6 +104,79 @@ void check_alignment(wave& w, const instruction& i, int lane, uint32_t address) 
   char text[120];
   std::snprintf(text, sizeof text, "misaligned LDS access: %u bytes at %u", size, address);
   report(w, i, finding_kind::misaligned, lane, text);
+}
+
+// True when every active lane is within LDS and aligned, so that none needs its own check.
+bool all_in_order(const worker& k, const instruction& i, const uint32_t* address, uint64_t mask) {
+  const unsigned needed = i.access_size == 12 ? 4 : i.access_size;
+  uint32_t high = 0;
+  uint32_t bits = 0;
+  if (mask == ~uint64_t{0}) {
+    for (int l = 0; l < lanes_per_wave; ++l) {
+      high = std::max(high, address[l]);
+      bits |= address[l];
+    }
+  } else {
+    for_each_lane(mask, [&](int l) {
+      high = std::max(high, address[l]);
+      bits |= address[l];
+    });
+  }
+  return bits % needed == 0 && static_cast<uint64_t>(high) + i.access_size <= k.lds.size();
+}
+
+// `track` for all lanes, with the common case inline: whole dwords that only this wave touches.
+template <access kind>
+void track_lanes(wave& w, const instruction& i, const uint32_t* address, uint64_t mask) {
+  worker& k = *w.owner;
+  if (!k.launch->checks || k.group.waves < 2) return;
+  const unsigned bytes = i.access_size;
+  if (bytes % 4) {
+    for_each_lane(mask, [&](int l) { track(w, i, l, address[l], bytes, kind); });
+    return;
+  }
+  const uint32_t epoch = k.group.epoch;
+  const uint16_t self = static_cast<uint16_t>(1u << w.id);
+  const uint8_t id = static_cast<uint8_t>(w.id);
+  for_each_lane(mask, [&](int l) {
+    lds_shadow* s = &k.dword_shadow[address[l] / 4];
+    for (unsigned d = 0; d < bytes / 4; ++d, ++s) {
+      const bool foreign_write = s->write_epoch == epoch && s->writer != id;
+      const bool foreign_read =
+          kind == access::store && s->read_epoch == epoch && (s->readers & ~self);
+      if (__builtin_expect(foreign_write || foreign_read || s->split_epoch == epoch, false)) {
+        track(w, i, l, address[l] + 4 * d, 4, kind);
+      } else if (kind == access::load) {
+        s->readers = s->read_epoch == epoch ? static_cast<uint16_t>(s->readers | self) : self;
+        s->read_epoch = epoch;
+        s->flags &= static_cast<uint8_t>(~reads_atomic);
+      } else {
+        s->write_epoch = epoch;
+        s->writer = id;
+        s->flags &= static_cast<uint8_t>(~write_atomic);
+      }
+    }
+  });
+}
+
+template <unsigned size>
+void copy_lanes_from(wave& w, int reg, const uint32_t* address, uint64_t mask) {
+  const uint8_t* lds = w.owner->lds.data();
+  for_each_lane(mask, [&](int l) {
+    uint32_t data[size / 4];
+    std::memcpy(data, lds + address[l], size);
+    for (unsigned k = 0; k < size / 4; ++k) w.v[reg + static_cast<int>(k)][l] = data[k];
+  });
+}
+
+template <unsigned size>
+void copy_lanes_to(wave& w, int reg, const uint32_t* address, uint64_t mask) {
+  uint8_t* lds = w.owner->lds.data();
+  for_each_lane(mask, [&](int l) {
+    uint32_t data[size / 4];
+    for (unsigned k = 0; k < size / 4; ++k) data[k] = w.v[reg + static_cast<int>(k)][l];
+    std::memcpy(lds + address[l], data, size);
+  });
 }
 
 // Passes over the 32 banks: lanes go in groups of 32, 16 or 8 by access width; distinct dwords of
@@ -236,8 +309,8 @@ void lds_carry_pending_writes(wave& w) {
       if (static_cast<uint64_t>(begin) + static_cast<unsigned>(r.bytes) > k.lds.size()) return;
       for (uint32_t b = begin; b < begin + static_cast<unsigned>(r.bytes); ++b) {
         const uint32_t dword = b / 4;
-        if (k.split_epoch[dword] != epoch) {
-          k.split_epoch[dword] = epoch;
+        if (k.dword_shadow[dword].split_epoch != epoch) {
+          k.dword_shadow[dword].split_epoch = epoch;
           for (int q = 0; q < 4; ++q) k.byte_shadow[4 * dword + q] = k.dword_shadow[dword];
         }
         lds_shadow& s = k.byte_shadow[b];
@@ -263,6 +336,25 @@ void run_lds_read(wave& w, const instruction& i) {
   // Address registers may be overwritten by the first half of a pair: both are read by now.
   for (int part = 0; part < count; ++part) {
     const int destination = reg + part * static_cast<int>(size / 4);
+    if (size >= 4 && all_in_order(*w.owner, i, address[part], mask)) {
+      track_lanes<access::load>(w, i, address[part], mask);
+      switch (size) {
+        case 4:
+          copy_lanes_from<4>(w, destination, address[part], mask);
+          break;
+        case 8:
+          copy_lanes_from<8>(w, destination, address[part], mask);
+          break;
+        case 12:
+          copy_lanes_from<12>(w, destination, address[part], mask);
+          break;
+        default:
+          copy_lanes_from<16>(w, destination, address[part], mask);
+          break;
+      }
+      count_banks(*w.owner, address[part], mask, size);
+      continue;
+    }
     for_each_lane(mask, [&](int l) {
       uint32_t data[4] = {};
       check_alignment(w, i, l, address[part][l]);
@@ -284,6 +376,25 @@ void run_lds_write(wave& w, const instruction& i) {
     lane_addresses(w, i.operands[0].reg, offset, address);
     const int reg = i.operands[1 + part].reg;
     if (part == 0) lds_note_write(w, address, mask, size);
+    if (size >= 4 && all_in_order(*w.owner, i, address, mask)) {
+      track_lanes<access::store>(w, i, address, mask);
+      switch (size) {
+        case 4:
+          copy_lanes_to<4>(w, reg, address, mask);
+          break;
+        case 8:
+          copy_lanes_to<8>(w, reg, address, mask);
+          break;
+        case 12:
+          copy_lanes_to<12>(w, reg, address, mask);
+          break;
+        default:
+          copy_lanes_to<16>(w, reg, address, mask);
+          break;
+      }
+      count_banks(*w.owner, address, mask, size);
+      continue;
+    }
     for_each_lane(mask, [&](int l) {
       uint32_t data[4];
       for (unsigned k = 0; k < (size + 3) / 4; ++k) data[k] = w.v[reg + k][l];

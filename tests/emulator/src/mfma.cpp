@@ -8,7 +8,6 @@
 
 #include <algorithm>
 
-#include "fp8.hpp"
 #include "handlers.hpp"
 #include "operands.hpp"
 
@@ -30,19 +29,15 @@ row_place place_of(const instruction& i, int block, int row) {
           ((row / 4) % row_groups) * i.columns};
 }
 
-// Lane that supplies element (block, index) of slice `slice` of an operand.
-int a_lane(const instruction& i, int block, int row, int slice) {
-  int source_block = block;
-  if (i.cbsz) {
-    const int group = 1 << i.cbsz;
-    source_block = block / group * group + i.abid;
-  }
-  return row + i.rows * (source_block + i.blocks * slice);
+// CBSZ and ABID: one block of A serves a group of blocks.
+int a_block(const instruction& i, int block) {
+  if (!i.cbsz) return block;
+  const int group = 1 << i.cbsz;
+  return block / group * group + i.abid;
 }
 
 // BLGP rearranges the lanes of B.
-int b_lane(const instruction& i, int block, int column, int slice) {
-  const int lane = column + i.columns * (block + i.blocks * slice);
+int b_lane(const instruction& i, int lane) {
   switch (i.blgp) {
     case 0:
       return lane;
@@ -72,42 +67,79 @@ int bits_of(matrix_type type) {
   }
 }
 
-// The elements that one lane holds, as floats. `values` receives `count` of them.
-void decode_lane(const wave& w, const operand& o, int lane, matrix_type type, int count, bool ocp,
-                 float* values) {
-  const auto word = [&](int index) -> uint32_t {
-    if (o.kind == operand_kind::vector) return w.v[o.reg + index][lane];
-    if (o.kind == operand_kind::scalar) return w.s[o.reg + index];
-    return constant_bits(o);
-  };
+constexpr float power_of_two(int exponent) {
+  float x = 1;
+  for (; exponent < 0; ++exponent) x *= 0.5f;
+  return x;
+}
+
+// E4M3 and E5M2 by arithmetic on the bits, which vectorises. Subnormals are integers times a power
+// of two, so that no intermediate value is a subnormal single.
+template <int mantissa_bits, bool fnuz>
+float decode_byte(uint32_t byte) {
+  constexpr int exponent_bits = 7 - mantissa_bits;
+  constexpr int bias = (1 << (exponent_bits - 1)) - (fnuz ? 0 : 1);
+  const uint32_t magnitude = byte & 0x7f;
+  const uint32_t sign = (byte & 0x80) << 24;
+  const uint32_t normal = (magnitude << (23 - mantissa_bits)) + ((127u - bias) << 23);
+  constexpr float unit = power_of_two(1 - bias - mantissa_bits);
+  const uint32_t subnormal = as_bits(static_cast<float>(static_cast<int32_t>(magnitude)) * unit);
+  uint32_t bits = magnitude < (1u << mantissa_bits) ? subnormal : normal;
+  constexpr uint32_t nan = 0x7fc00000u;
+  if (fnuz) {
+    bits = byte == 0x80 ? nan : bits;
+  } else if (mantissa_bits == 3) {
+    bits = magnitude == 0x7f ? nan : bits;
+  } else {
+    bits = magnitude == 0x7c ? 0x7f800000u : magnitude > 0x7c ? nan : bits;
+  }
+  return as_float(bits | sign);
+}
+
+template <int mantissa_bits, bool fnuz>
+void decode_bytes(const uint32_t* words, int shift, float* out) {
+  for (int l = 0; l < lanes_per_wave; ++l) {
+    out[l] = decode_byte<mantissa_bits, fnuz>((words[l] >> shift) & 255);
+  }
+}
+
+// Element `element` of every lane of an operand, as float.
+void decode_element(const wave& w, const operand& o, matrix_type type, int element, bool ocp,
+                    float* out) {
+  const int per_word = 32 / bits_of(type);
+  const int index = element / per_word;
+  const int shift = element % per_word * bits_of(type);
+  alignas(64) uint32_t buffer[lanes_per_wave];
+  const uint32_t* words = buffer;
+  if (o.kind == operand_kind::vector) {
+    words = w.v[o.reg + index];
+  } else {
+    const uint32_t value =
+        o.kind == operand_kind::scalar ? w.s[o.reg + index] : constant_bits(o);
+    for (uint32_t& b : buffer) b = value;
+  }
   switch (type) {
     case matrix_type::f32:
-      for (int e = 0; e < count; ++e) values[e] = as_float(word(e));
+      for (int l = 0; l < lanes_per_wave; ++l) out[l] = as_float(words[l]);
       break;
     case matrix_type::xf32:  // the lower 13 bits of the mantissa are not read
-      for (int e = 0; e < count; ++e) values[e] = as_float(word(e) & 0xffffe000u);
+      for (int l = 0; l < lanes_per_wave; ++l) out[l] = as_float(words[l] & 0xffffe000u);
       break;
     case matrix_type::f16:
-      for (int e = 0; e < count; ++e) values[e] = half_to_float(word(e / 2) >> (16 * (e & 1)));
+      for (int l = 0; l < lanes_per_wave; ++l) out[l] = half_to_float(words[l] >> shift);
       break;
     case matrix_type::bf16:
-      for (int e = 0; e < count; ++e) values[e] = as_float((word(e / 2) >> (16 * (e & 1))) << 16);
+      for (int l = 0; l < lanes_per_wave; ++l) out[l] = as_float((words[l] >> shift) << 16);
       break;
     case matrix_type::fp8:
-    case matrix_type::bf8: {
-      const float* table = fp8_table(ocp, type == matrix_type::bf8);
-      for (int e = 0; e < count; e += 4) {
-        const uint32_t bytes = word(e / 4);
-        values[e] = table[bytes & 255];
-        values[e + 1] = table[(bytes >> 8) & 255];
-        values[e + 2] = table[(bytes >> 16) & 255];
-        values[e + 3] = table[bytes >> 24];
-      }
+      ocp ? decode_bytes<3, false>(words, shift, out) : decode_bytes<3, true>(words, shift, out);
       break;
-    }
+    case matrix_type::bf8:
+      ocp ? decode_bytes<2, false>(words, shift, out) : decode_bytes<2, true>(words, shift, out);
+      break;
     case matrix_type::i8:
-      for (int e = 0; e < count; ++e) {
-        values[e] = static_cast<int8_t>((word(e / 4) >> (8 * (e & 3))) & 255);
+      for (int l = 0; l < lanes_per_wave; ++l) {
+        out[l] = static_cast<float>(as_int(words[l] << (24 - shift)) >> 24);
       }
       break;
     case matrix_type::f64:
@@ -115,7 +147,7 @@ void decode_lane(const wave& w, const operand& o, int lane, matrix_type type, in
   }
 }
 
-// a[block][row][k] and, transposed so that the sum runs over vectors of columns, b[block][k][column].
+// Both operands as [block][k][row or column]: lanes that lie side by side stay so.
 struct matrix_operands {
   alignas(64) float a[max_elements];
   alignas(64) float b[max_elements];
@@ -125,55 +157,87 @@ void gather(const wave& w, const instruction& i, matrix_operands* m) {
   const bool ocp = w.owner->launch->ocp;
   const int slices = 64 / (i.rows * i.blocks);
   const int per_lane = i.depth / slices;
-  float values[16];
-  for (int block = 0; block < i.blocks; ++block) {
+  alignas(64) float lanes[lanes_per_wave];
+  for (int e = 0; e < per_lane; ++e) {
+    decode_element(w, i.operands[1], i.a_type, e, ocp, lanes);
     for (int slice = 0; slice < slices; ++slice) {
-      for (int row = 0; row < i.rows; ++row) {
-        decode_lane(w, i.operands[1], a_lane(i, block, row, slice), i.a_type, per_lane, ocp,
-                    m->a + (block * i.rows + row) * i.depth + slice * per_lane);
+      for (int block = 0; block < i.blocks; ++block) {
+        const int from = (a_block(i, block) + i.blocks * slice) * i.rows;
+        std::memcpy(m->a + (block * i.depth + slice * per_lane + e) * i.rows, lanes + from,
+                    static_cast<size_t>(i.rows) * sizeof(float));
       }
-      for (int column = 0; column < i.columns; ++column) {
-        decode_lane(w, i.operands[2], b_lane(i, block, column, slice), i.b_type, per_lane, ocp,
-                    values);
-        for (int e = 0; e < per_lane; ++e) {
-          m->b[(block * i.depth + slice * per_lane + e) * i.columns + column] = values[e];
-        }
+    }
+    decode_element(w, i.operands[2], i.b_type, e, ocp, lanes);
+    if (i.blgp) {
+      float moved[lanes_per_wave];
+      for (int l = 0; l < lanes_per_wave; ++l) moved[l] = lanes[b_lane(i, l)];
+      std::memcpy(lanes, moved, sizeof moved);
+    }
+    for (int slice = 0; slice < slices; ++slice) {
+      for (int block = 0; block < i.blocks; ++block) {
+        const int from = (block + i.blocks * slice) * i.columns;
+        std::memcpy(m->b + (block * i.depth + slice * per_lane + e) * i.columns, lanes + from,
+                    static_cast<size_t>(i.columns) * sizeof(float));
       }
     }
   }
 }
 
-// Four rows at a time hide the latency of the FMA chain.
+// Four rows at a time hide the latency of the FMA chain. `stride` is the distance of a's columns.
 template <int columns>
-void multiply_rows(const float* a, const float* b, int depth, float (*sums)[columns]) {
+void multiply_rows(const float* a, int stride, const float* b, int depth,
+                   float (*sums)[columns]) {
   alignas(64) float s[4][columns];
   std::memcpy(s, sums, sizeof s);
-  for (int k = 0; k < depth; ++k) {
-    for (int r = 0; r < 4; ++r) {
-      const float x = a[r * depth + k];
-      for (int c = 0; c < columns; ++c) s[r][c] = std::fma(x, b[k * columns + c], s[r][c]);
+  // Columns in pieces whose sums stay in registers.
+  constexpr int piece = columns < 16 ? columns : 16;
+  for (int first = 0; first < columns; first += piece) {
+    float r0[piece], r1[piece], r2[piece], r3[piece];
+    for (int c = 0; c < piece; ++c) {
+      r0[c] = s[0][first + c];
+      r1[c] = s[1][first + c];
+      r2[c] = s[2][first + c];
+      r3[c] = s[3][first + c];
+    }
+    for (int k = 0; k < depth; ++k) {
+      const float* x = a + k * stride;
+      const float* y = b + k * columns + first;
+      for (int c = 0; c < piece; ++c) {
+        r0[c] = std::fma(x[0], y[c], r0[c]);
+        r1[c] = std::fma(x[1], y[c], r1[c]);
+        r2[c] = std::fma(x[2], y[c], r2[c]);
+        r3[c] = std::fma(x[3], y[c], r3[c]);
+      }
+    }
+    for (int c = 0; c < piece; ++c) {
+      s[0][first + c] = r0[c];
+      s[1][first + c] = r1[c];
+      s[2][first + c] = r2[c];
+      s[3][first + c] = r3[c];
     }
   }
   std::memcpy(sums, s, sizeof s);
 }
 
 template <int columns>
-void multiply_rows_double(const float* a, const float* b, int depth, float (*sums)[columns]) {
+void multiply_rows_double(const float* a, int stride, const float* b, int depth,
+                          float (*sums)[columns]) {
   for (int r = 0; r < 4; ++r) {
     double s[columns];
     for (int c = 0; c < columns; ++c) s[c] = sums[r][c];
     for (int k = 0; k < depth; ++k) {
-      const double x = a[r * depth + k];
+      const double x = a[k * stride + r];
       for (int c = 0; c < columns; ++c) s[c] += x * b[k * columns + c];
     }
     for (int c = 0; c < columns; ++c) sums[r][c] = static_cast<float>(s[c]);
   }
 }
 
-void multiply_rows_integer(const float* a, const float* b, int depth, int columns, int32_t* sums) {
+void multiply_rows_integer(const float* a, int stride, const float* b, int depth, int columns,
+                           int32_t* sums) {
   for (int r = 0; r < 4; ++r) {
     for (int k = 0; k < depth; ++k) {
-      const int32_t x = static_cast<int32_t>(a[r * depth + k]);
+      const int32_t x = static_cast<int32_t>(a[k * stride + r]);
       for (int c = 0; c < columns; ++c) {
         // Products of bytes are exact; the sum wraps.
         sums[r * columns + c] = static_cast<int32_t>(
@@ -198,7 +262,7 @@ void run_mfma(wave& w, const instruction& i) {
   for (int block = 0; block < i.blocks; ++block) {
     const float* b = m.b + block * i.depth * columns;
     for (int row = 0; row < i.rows; row += 4) {
-      const float* a = m.a + (block * i.rows + row) * i.depth;
+      const float* a = m.a + block * i.depth * i.rows + row;
       alignas(64) float sums[4][columns];
       for (int r = 0; r < 4; ++r) {
         const row_place p = place_of(i, block, row + r);
@@ -211,12 +275,12 @@ void run_mfma(wave& w, const instruction& i) {
       if (integer) {
         int32_t whole[4 * columns];
         std::memcpy(whole, sums, sizeof whole);
-        multiply_rows_integer(a, b, i.depth, columns, whole);
+        multiply_rows_integer(a, i.rows, b, i.depth, columns, whole);
         std::memcpy(sums, whole, sizeof whole);
       } else if (in_double) {
-        multiply_rows_double<columns>(a, b, i.depth, sums);
+        multiply_rows_double<columns>(a, i.rows, b, i.depth, sums);
       } else {
-        multiply_rows<columns>(a, b, i.depth, sums);
+        multiply_rows<columns>(a, i.rows, b, i.depth, sums);
       }
       for (int r = 0; r < 4; ++r) {
         const row_place p = place_of(i, block, row + r);

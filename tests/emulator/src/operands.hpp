@@ -149,6 +149,34 @@ inline void write_wide(wave& w, const instruction& i, int index, int lane, uint6
   w.v[reg + 1][lane] = static_cast<uint32_t>(value >> 32);
 }
 
+// All lanes of a wide source without modifiers.
+inline void read_lanes_wide(const wave& w, const instruction& i, int index, wide_type type,
+                            uint64_t* out) {
+  const operand& o = i.operands[index];
+  if (o.kind == operand_kind::vector) {
+    const uint32_t* low = w.v[o.reg];
+    const uint32_t* high = w.v[o.reg + 1];
+    for (int l = 0; l < lanes_per_wave; ++l) {
+      out[l] = low[l] | (static_cast<uint64_t>(high[l]) << 32);
+    }
+  } else {
+    const uint64_t value = read_scalar_wide(w, o, type);
+    for (int l = 0; l < lanes_per_wave; ++l) out[l] = value;
+  }
+}
+
+inline void write_lanes_wide(wave& w, const instruction& i, const uint64_t* result,
+                             uint64_t mask) {
+  alignas(64) uint32_t low[lanes_per_wave];
+  alignas(64) uint32_t high[lanes_per_wave];
+  for (int l = 0; l < lanes_per_wave; ++l) {
+    low[l] = static_cast<uint32_t>(result[l]);
+    high[l] = static_cast<uint32_t>(result[l] >> 32);
+  }
+  merge_lanes(w.v[i.operands[0].reg], low, mask);
+  merge_lanes(w.v[i.operands[0].reg + 1], high, mask);
+}
+
 // Clamp and output scale of a float result.
 inline float finish_float(const wave& w, const instruction& i, float x) {
   // The scale works only while single-precision denormals are flushed.

@@ -147,18 +147,23 @@ void run_carry(wave& w, const instruction& i) {
 }
 
 void run_mad_u64_u32(wave& w, const instruction& i) {
-  u32 buffer[2][lanes_per_wave];
+  alignas(64) u32 buffer[2][lanes_per_wave];
+  alignas(64) u64 sum[lanes_per_wave];
+  alignas(64) uint8_t carry[lanes_per_wave];
   const u32* a = read_lanes<lane_type::bits>(w, i, 2, buffer[0]);
   const u32* b = read_lanes<lane_type::bits>(w, i, 3, buffer[1]);
+  read_lanes_wide(w, i, 4, wide_type::unsigned_bits, sum);
+  for (int l = 0; l < lanes_per_wave; ++l) {
+    const u64 addend = sum[l];
+    sum[l] = static_cast<u64>(a[l]) * b[l] + addend;
+    carry[l] = sum[l] < addend;
+  }
   u64 carry_out = 0;
-  for_each_lane(w.exec(), [&](int l) {
-    const u64 addend = read_wide(w, i, 4, l, wide_type::unsigned_bits);
-    const u64 sum = static_cast<u64>(a[l]) * b[l] + addend;
-    if (sum < addend) carry_out |= u64{1} << l;
-    write_wide(w, i, 0, l, sum);
-  });
+  for (int l = 0; l < lanes_per_wave; ++l) carry_out |= static_cast<u64>(carry[l]) << l;
+  const u64 mask = w.exec();
+  write_lanes_wide(w, i, sum, mask);
   if (i.operands[1].kind == operand_kind::scalar) {
-    w.set_scalar_pair(i.operands[1].reg, carry_out);
+    w.set_scalar_pair(i.operands[1].reg, carry_out & mask);
   }
 }
 
@@ -183,21 +188,23 @@ void run_mad_i64_i32(wave& w, const instruction& i) {
 // Narrow shift amount first, wide value second.
 template <auto f, wide_type type>
 void run_shift_wide(wave& w, const instruction& i) {
-  u32 buffer[lanes_per_wave];
+  alignas(64) u32 buffer[lanes_per_wave];
+  alignas(64) u64 value[lanes_per_wave];
   const u32* amount = read_lanes<lane_type::bits>(w, i, 1, buffer);
-  for_each_lane(w.exec(), [&](int l) {
-    write_wide(w, i, 0, l, f(read_wide(w, i, 2, l, type), amount[l] & 63));
-  });
+  read_lanes_wide(w, i, 2, type, value);
+  for (int l = 0; l < lanes_per_wave; ++l) value[l] = f(value[l], amount[l] & 63);
+  write_lanes_wide(w, i, value, w.exec());
 }
 
 void run_lshl_add_u64(wave& w, const instruction& i) {
-  u32 buffer[lanes_per_wave];
+  alignas(64) u32 buffer[lanes_per_wave];
+  alignas(64) u64 value[lanes_per_wave];
+  alignas(64) u64 addend[lanes_per_wave];
+  read_lanes_wide(w, i, 1, wide_type::unsigned_bits, value);
   const u32* amount = read_lanes<lane_type::bits>(w, i, 2, buffer);
-  for_each_lane(w.exec(), [&](int l) {
-    write_wide(w, i, 0, l,
-               (read_wide(w, i, 1, l, wide_type::unsigned_bits) << (amount[l] & 7)) +
-                   read_wide(w, i, 3, l, wide_type::unsigned_bits));
-  });
+  read_lanes_wide(w, i, 3, wide_type::unsigned_bits, addend);
+  for (int l = 0; l < lanes_per_wave; ++l) value[l] = (value[l] << (amount[l] & 7)) + addend[l];
+  write_lanes_wide(w, i, value, w.exec());
 }
 
 void run_mov_b64(wave& w, const instruction& i) {

@@ -79,7 +79,8 @@ struct launch_state {
 struct lds_shadow {
   uint32_t write_epoch = 0;
   uint32_t read_epoch = 0;
-  uint16_t readers = 0;  // one bit per wave
+  uint32_t split_epoch = 0;  // of a dword: since this barrier its bytes are tracked singly
+  uint16_t readers = 0;      // one bit per wave
   uint8_t writer = 0;
   uint8_t flags = 0;  // bit 0: the write was atomic, bit 1: all reads were
 };
@@ -120,7 +121,6 @@ struct worker {
   std::vector<uint8_t> lds;
   std::vector<lds_shadow> dword_shadow;
   std::vector<lds_shadow> byte_shadow;
-  std::vector<uint32_t> split_epoch;  // per dword: the epoch in which bytes are tracked singly
 
   // Registers of all waves of a workgroup; grows to the largest one.
   std::unique_ptr<uint32_t[]> register_storage;
