@@ -8,6 +8,10 @@
 
 #include <algorithm>
 
+#if defined(__AVX2__) && defined(__FMA__)
+#include <immintrin.h>
+#endif
+
 #include "handlers.hpp"
 #include "operands.hpp"
 
@@ -153,18 +157,20 @@ struct matrix_operands {
   alignas(64) float b[max_elements];
 };
 
+// `size` is the number of rows, and of columns.
+template <int size>
 void gather(const wave& w, const instruction& i, matrix_operands* m) {
   const bool ocp = w.owner->launch->ocp;
-  const int slices = 64 / (i.rows * i.blocks);
+  const int slices = 64 / (size * i.blocks);
   const int per_lane = i.depth / slices;
   alignas(64) float lanes[lanes_per_wave];
   for (int e = 0; e < per_lane; ++e) {
     decode_element(w, i.operands[1], i.a_type, e, ocp, lanes);
     for (int slice = 0; slice < slices; ++slice) {
       for (int block = 0; block < i.blocks; ++block) {
-        const int from = (a_block(i, block) + i.blocks * slice) * i.rows;
-        std::memcpy(m->a + (block * i.depth + slice * per_lane + e) * i.rows, lanes + from,
-                    static_cast<size_t>(i.rows) * sizeof(float));
+        const int from = (a_block(i, block) + i.blocks * slice) * size;
+        std::memcpy(m->a + (block * i.depth + slice * per_lane + e) * size, lanes + from,
+                    size * sizeof(float));
       }
     }
     decode_element(w, i.operands[2], i.b_type, e, ocp, lanes);
@@ -175,48 +181,77 @@ void gather(const wave& w, const instruction& i, matrix_operands* m) {
     }
     for (int slice = 0; slice < slices; ++slice) {
       for (int block = 0; block < i.blocks; ++block) {
-        const int from = (block + i.blocks * slice) * i.columns;
-        std::memcpy(m->b + (block * i.depth + slice * per_lane + e) * i.columns, lanes + from,
-                    static_cast<size_t>(i.columns) * sizeof(float));
+        const int from = (block + i.blocks * slice) * size;
+        std::memcpy(m->b + (block * i.depth + slice * per_lane + e) * size, lanes + from,
+                    size * sizeof(float));
       }
     }
   }
 }
 
-// Four rows at a time hide the latency of the FMA chain. `stride` is the distance of a's columns.
+// Eight singles that stay in a register.
+#if defined(__AVX2__) && defined(__FMA__)
+struct float8 {
+  __m256 v;
+  static float8 load(const float* p) { return {_mm256_loadu_ps(p)}; }
+  static float8 repeat(float x) { return {_mm256_set1_ps(x)}; }
+  void store(float* p) const { _mm256_storeu_ps(p, v); }
+  void add_product(float8 a, float8 b) { v = _mm256_fmadd_ps(a.v, b.v, v); }
+};
+#else
+struct float8 {
+  float v[8];
+  static float8 load(const float* p) {
+    float8 r;
+    std::memcpy(r.v, p, sizeof r.v);
+    return r;
+  }
+  static float8 repeat(float x) { return {{x, x, x, x, x, x, x, x}}; }
+  void store(float* p) const { std::memcpy(p, v, sizeof v); }
+  void add_product(float8 a, float8 b) {
+    for (int k = 0; k < 8; ++k) v[k] = std::fma(a.v[k], b.v[k], v[k]);
+  }
+};
+#endif
+
+// Sums in order of k, one FMA each. Four rows and sixteen columns at a time stay in registers and
+// hide the latency of the chain. `stride` is the distance of a's columns.
 template <int columns>
 void multiply_rows(const float* a, int stride, const float* b, int depth,
                    float (*sums)[columns]) {
-  alignas(64) float s[4][columns];
-  std::memcpy(s, sums, sizeof s);
-  // Columns in pieces whose sums stay in registers.
-  constexpr int piece = columns < 16 ? columns : 16;
-  for (int first = 0; first < columns; first += piece) {
-    float r0[piece], r1[piece], r2[piece], r3[piece];
-    for (int c = 0; c < piece; ++c) {
-      r0[c] = s[0][first + c];
-      r1[c] = s[1][first + c];
-      r2[c] = s[2][first + c];
-      r3[c] = s[3][first + c];
-    }
-    for (int k = 0; k < depth; ++k) {
-      const float* x = a + k * stride;
-      const float* y = b + k * columns + first;
-      for (int c = 0; c < piece; ++c) {
-        r0[c] = std::fma(x[0], y[c], r0[c]);
-        r1[c] = std::fma(x[1], y[c], r1[c]);
-        r2[c] = std::fma(x[2], y[c], r2[c]);
-        r3[c] = std::fma(x[3], y[c], r3[c]);
+  if constexpr (columns % 16 != 0) {
+    for (int r = 0; r < 4; ++r) {
+      for (int k = 0; k < depth; ++k) {
+        for (int c = 0; c < columns; ++c) {
+          sums[r][c] = std::fma(a[k * stride + r], b[k * columns + c], sums[r][c]);
+        }
       }
     }
-    for (int c = 0; c < piece; ++c) {
-      s[0][first + c] = r0[c];
-      s[1][first + c] = r1[c];
-      s[2][first + c] = r2[c];
-      s[3][first + c] = r3[c];
+  } else {
+    for (int first = 0; first < columns; first += 16) {
+      float8 left[4];
+      float8 right[4];
+      for (int r = 0; r < 4; ++r) {
+        left[r] = float8::load(sums[r] + first);
+        right[r] = float8::load(sums[r] + first + 8);
+      }
+      for (int k = 0; k < depth; ++k) {
+        const float* x = a + k * stride;
+        const float8 y0 = float8::load(b + k * columns + first);
+        const float8 y1 = float8::load(b + k * columns + first + 8);
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r) {
+          const float8 xr = float8::repeat(x[r]);
+          left[r].add_product(xr, y0);
+          right[r].add_product(xr, y1);
+        }
+      }
+      for (int r = 0; r < 4; ++r) {
+        left[r].store(sums[r] + first);
+        right[r].store(sums[r] + first + 8);
+      }
     }
   }
-  std::memcpy(sums, s, sizeof s);
 }
 
 template <int columns>
@@ -254,7 +289,7 @@ template <int columns>
 void run_mfma(wave& w, const instruction& i) {
   static thread_local matrix_operands m;
   static thread_local uint32_t results[32][lanes_per_wave];
-  gather(w, i, &m);
+  gather<columns>(w, i, &m);
   const operand& c = i.operands[3];
   const bool integer = i.a_type == matrix_type::i8;
   const bool in_double = w.owner->launch->double_sums;
@@ -339,7 +374,7 @@ void run_mfma_f64(wave& w, const instruction& i) {
 }  // namespace
 
 handler matrix_handler(const instruction& i) {
-  if (!i.rows || i.operand_count < 4) return nullptr;
+  if (!i.rows || i.rows != i.columns || i.operand_count < 4) return nullptr;
   if (i.a_type == matrix_type::f64) {
     return (i.rows == 16 || i.rows == 4) && i.cbsz == 0 ? run_mfma_f64 : nullptr;
   }
