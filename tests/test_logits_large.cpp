@@ -296,7 +296,8 @@ TEST_CASE("logits: work goes with the tokens, not with the batch", "[logits_larg
     most = std::max(most, count);
   }
   INFO(least << " to " << most << " instructions");
-  CHECK(most * 2 <= least * 3);
+  // Short sequences load q and page ids more often; nothing may grow faster than that.
+  CHECK(most <= 2 * least);
 }
 
 }  // namespace
