@@ -14,7 +14,7 @@
 # Honours CMAKE_HIP_COMPILER, HIPCXX, ROCM_PATH and CMAKE_HIP_ARCHITECTURES. A macro file, because
 # enable_language must run in the scope of the including directory. Sets:
 #   KINDEX_HIP_INCLUDE_DIR    the folder of hip/hip_runtime.h, for plain C++ sources
-#   KINDEX_HIP_RUNTIME        libamdhip64.so, and KINDEX_HIP_SOVERSION the number in its soname
+#   KINDEX_HIP_RUNTIME        libamdhip64.so
 #   CMAKE_HIP_ARCHITECTURES   unless given: gfx942, and gfx950 where the compiler knows it
 # and, where step 2 is needed, appends to CMAKE_HIP_FLAGS (in this directory's scope).
 
@@ -213,5 +213,3 @@ set(kindex_hip_roots "$ENV{ROCM_PATH}" "${CMAKE_HIP_COMPILER_ROCM_ROOT}" /opt/ro
 find_path(KINDEX_HIP_INCLUDE_DIR hip/hip_runtime.h HINTS ${kindex_hip_roots} PATH_SUFFIXES include)
 find_library(KINDEX_HIP_RUNTIME amdhip64 HINTS ${kindex_hip_roots} PATH_SUFFIXES lib)
 mark_as_advanced(KINDEX_HIP_INCLUDE_DIR KINDEX_HIP_RUNTIME)
-file(REAL_PATH "${KINDEX_HIP_RUNTIME}" kindex_hip_runtime)
-string(REGEX REPLACE "^.*\\.so\\.([0-9]+).*$" "\\1" KINDEX_HIP_SOVERSION "${kindex_hip_runtime}")

@@ -44,14 +44,6 @@ else()
   set(kindex_hip_runtime_library "${KINDEX_HIP_RUNTIME}")
 endif()
 
-# The emulator's library is called libamdhip64.so.5; programs built with a newer HIP ask for .so.6
-# or .so.7. (Made at configure time, the link dangles until the emulator is built.)
-if(KINDEX_DEVICE STREQUAL "emulated" AND NOT KINDEX_HIP_SOVERSION EQUAL 5)
-  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/emulator")
-  file(CREATE_LINK libamdhip64.so.5
-       "${PROJECT_BINARY_DIR}/emulator/libamdhip64.so.${KINDEX_HIP_SOVERSION}" SYMBOLIC)
-endif()
-
 include(ProcessorCount)
 ProcessorCount(kindex_num_processors)
 
@@ -59,12 +51,17 @@ ProcessorCount(kindex_num_processors)
 add_library(kindex_development INTERFACE)
 set(kindex_warnings -Wall -Wextra -Wundef -Wshadow)
 if(KINDEX_DEVICE STREQUAL "nvidia")
+  target_compile_definitions(kindex_development INTERFACE
+      "$<$<COMPILE_LANGUAGE:CXX>:__HIP_PLATFORM_NVIDIA__>")
   # -Wundef and -Wshadow would fire in the sources that nvcc generates.
   target_compile_options(kindex_development INTERFACE
       "$<$<COMPILE_LANGUAGE:CXX>:${kindex_warnings}>"
       "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>"
       "$<$<AND:$<BOOL:${KINDEX_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>"
       "$<$<AND:$<BOOL:${KINDEX_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings>")
+  # nvcc defines the platform itself; g++ must be told.
+  target_compile_definitions(kindex_development INTERFACE
+      "$<$<COMPILE_LANGUAGE:CXX>:__HIP_PLATFORM_NVIDIA__>")
   target_include_directories(kindex_development BEFORE INTERFACE "${PROJECT_SOURCE_DIR}/tests/cuda")
   target_include_directories(kindex_development SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
 else()
@@ -79,6 +76,20 @@ else()
 endif()
 target_link_libraries(kindex_development INTERFACE kindex::kindex)
 
+set(kindex_standard
+    CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+    HIP_STANDARD 17 HIP_STANDARD_REQUIRED ON HIP_EXTENSIONS OFF
+    CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF)
+
+# A macro: the property holds in the directory of the caller.
+macro(kindex_set_hip_language)
+  foreach(kindex_source IN ITEMS ${ARGN})
+    if(kindex_source MATCHES "\\.hip$")
+      set_source_files_properties("${kindex_source}" PROPERTIES LANGUAGE ${kindex_hip_language})
+    endif()
+  endforeach()
+endmacro()
+
 # What both kinds of program have in common.
 function(kindex_add_host_executable target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
@@ -88,9 +99,7 @@ function(kindex_add_host_executable target)
   endif()
   add_executable(${target} ${arg_SOURCES})
   set_target_properties(${target} PROPERTIES
-      CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
-      HIP_STANDARD 17 HIP_STANDARD_REQUIRED ON HIP_EXTENSIONS OFF
-      CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
+      ${kindex_standard}
       RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${target} PRIVATE kindex_development ${arg_LIBRARIES})
@@ -99,8 +108,7 @@ endfunction()
 function(kindex_add_hip_executable target)
   kindex_add_host_executable(${target} ${ARGN})
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources INCLUDE REGEX "\\.hip$")
-  set_source_files_properties(${sources} PROPERTIES LANGUAGE ${kindex_hip_language})
+  kindex_set_hip_language(${sources})
   # CMake adds the runtime by itself only for a program with a .hip file.
   target_link_libraries(${target} PRIVATE ${kindex_hip_runtime_library})
   if(KINDEX_DEVICE STREQUAL "emulated")
@@ -135,15 +143,11 @@ function(kindex_add_device_test name)
   endif()
 endfunction()
 
-# What tests and benchmarks share: buffers, page tables, the table of cases.
+# What tests and benchmarks share: buffers, page tables, the table of cases. The kernels'
+# instantiations beside them (support/*.hip) take long to compile and belong to the tests alone.
 file(GLOB kindex_support_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.cpp")
-if(kindex_support_sources)
-  add_library(kindex_test_support STATIC EXCLUDE_FROM_ALL ${kindex_support_sources})
-  set_target_properties(kindex_test_support PROPERTIES
-      CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
-  target_include_directories(kindex_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
-  target_link_libraries(kindex_test_support PUBLIC
-      kindex_development ${kindex_hip_runtime_library} ${CMAKE_DL_LIBS})
-else()
-  add_library(kindex_test_support INTERFACE)
-endif()
+add_library(kindex_test_support STATIC EXCLUDE_FROM_ALL ${kindex_support_sources})
+set_target_properties(kindex_test_support PROPERTIES ${kindex_standard})
+target_include_directories(kindex_test_support PUBLIC "${PROJECT_SOURCE_DIR}/tests")
+target_link_libraries(kindex_test_support PUBLIC
+    kindex_development ${kindex_hip_runtime_library} ${CMAKE_DL_LIBS})

@@ -16,8 +16,8 @@
 #define KINDEX_DEVICE_COMPILER 0
 #endif
 
-/// 1 where HIP's NVIDIA platform is in use (nvcc).
-#if defined(__CUDACC__)
+/// 1 where HIP's NVIDIA platform is in use: nvcc, and C++ compilers that are told as HIP wants it.
+#if defined(__CUDACC__) || defined(__HIP_PLATFORM_NVIDIA__)
 #define KINDEX_PLATFORM_NVIDIA 1
 #else
 #define KINDEX_PLATFORM_NVIDIA 0

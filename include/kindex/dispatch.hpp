@@ -86,12 +86,16 @@ hipError_t dispatch_paged_mqa_logits(const paged_mqa_logits_params& params, hipS
 
 }  // namespace detail
 
+// Templates only so that a translation unit gets the kernels of the operations that it calls: a
+// plain inline function would bring all of its kernels wherever this header is included.
+
 /// Quantises K rows and writes them, with their scales, into the pages that `slots` name.
 /// Asynchronous on `stream`; allocates nothing; may be captured. Tokens whose slot is outside the
 /// cache are skipped. Nothing but the K bytes and scales of stored tokens is written.
 /// Returns hipErrorInvalidValue or hipErrorNotSupported (see `validate`), hipErrorNotSupported on a
 /// device that has no kernels or another fp8 format, else the status of the launch.
-inline hipError_t store(const store_params& params, hipStream_t stream) {
+template <int = 0>
+hipError_t store(const store_params& params, hipStream_t stream) {
   if (const validation checked = validate(params); !checked.ok()) return checked.status;
   return detail::with_head_dim(params.cache, [&](auto head_dim) {
     return detail::with_format_geometry<decltype(head_dim)::value>(
@@ -113,7 +117,8 @@ inline hipError_t store(const store_params& params, hipStream_t stream) {
 /// Copies the K bytes (in plain order) and scales of cached tokens to contiguous rows.
 /// Asynchronous on `stream`; allocates nothing; may be captured. Rows past cu_seq_lens[B] are not
 /// touched; rows of page ids that are none become zeros. Errors as for `store`.
-inline hipError_t gather(const gather_params& params, hipStream_t stream) {
+template <int = 0>
+hipError_t gather(const gather_params& params, hipStream_t stream) {
   if (const validation checked = validate(params); !checked.ok()) return checked.status;
   return detail::with_head_dim(params.cache, [&](auto head_dim) {
     return detail::with_format_geometry<decltype(head_dim)::value>(
@@ -126,7 +131,8 @@ inline hipError_t gather(const gather_params& params, hipStream_t stream) {
 /// captured, and replayed with other lengths, tables and data: all of them are read on the device.
 /// Writes the columns that a row sees and, with fill::neg_infinity, -inf to its other columns below
 /// logits_width; nothing else. Columns of page ids that are none get -inf. Errors as for `store`.
-inline hipError_t paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t stream) {
+template <int = 0>
+hipError_t paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t stream) {
   if (const validation checked = validate(params); !checked.ok()) return checked.status;
   return detail::with_head_dim(params.cache, [&](auto head_dim) {
     return detail::dispatch_paged_mqa_logits<decltype(head_dim)::value>(params, stream);

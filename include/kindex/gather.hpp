@@ -50,7 +50,7 @@ struct gather_args {
   std::int64_t block_table_width;
   const std::int32_t* cu_seq_lens;
   std::int32_t num_seqs;
-  bool dst_k_is_aligned;  // every row starts at a multiple of 16 bytes
+  std::int32_t dst_k_is_aligned;  // every row starts at a multiple of 16 bytes; 32 bits: a scalar
   char* dst_k;
   std::int64_t dst_k_stride_bytes;
   float* dst_scale;

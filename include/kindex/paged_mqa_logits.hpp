@@ -55,8 +55,10 @@ struct paged_mqa_logits_config {
 
   /// True if the kernel serves rows of this shape.
   static constexpr bool serves(std::int64_t next_n, std::int64_t num_heads) {
-    return Query == query_source::registers ? next_n == 1 && num_heads == Heads
-                                            : Heads == 0 || num_heads % Heads == 0;
+    return (Query == query_source::registers ? next_n == 1 && num_heads == Heads
+                                             : Heads == 0 || num_heads % Heads == 0) &&
+           detail::target::dynamic_shared_bytes<paged_mqa_logits_config>(next_n, num_heads) <=
+               detail::target::max_dynamic_shared_bytes;
   }
 };
 

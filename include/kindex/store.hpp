@@ -52,10 +52,11 @@ struct store_args {
   const void* slots;
   std::int64_t num_tokens;
   float quant_max;
-  bool slots_are_int64;
-  bool k_is_aligned;  // every row starts at a multiple of 16 bytes
-  bool ue8m0;
-  bool exact_division;
+  // 32 bits each: what is smaller cannot be read as a scalar, only by a load into every lane.
+  std::int32_t slots_are_int64;
+  std::int32_t k_is_aligned;  // every row starts at a multiple of 16 bytes
+  std::int32_t ue8m0;
+  std::int32_t exact_division;
 };
 
 #if KINDEX_DEVICE_COMPILER

@@ -4,6 +4,7 @@
 // Test data: a reproducible random stream, values on which fp32 sums are exact, and random ones.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -55,16 +56,43 @@ constexpr const char* to_string(data_kind kind) {
   return kind == data_kind::exact ? "exact" : "random";
 }
 
+/// Bytes to draw from. Encoding each value anew would be most of the tests' time.
+class byte_pool {
+ public:
+  template <class Value>
+  byte_pool(kindex::fp8_format format, std::uint64_t seed, Value&& value) {
+    random_stream random(seed);
+    for (std::uint8_t& byte : bytes_) byte = kindex::fp8_encode(format, value(random));
+  }
+  std::uint8_t draw(random_stream& random) const { return bytes_[random.next() % bytes_.size()]; }
+
+ private:
+  std::array<std::uint8_t, 4096> bytes_{};
+};
+
 /// A K byte: -3..3, or a normal value with a wide spread.
 inline std::uint8_t make_k_byte(data_kind kind, kindex::fp8_format format, random_stream& random) {
-  return kind == data_kind::exact
-             ? kindex::fp8_encode(format, random.integer(-3, 3))
-             : kindex::fp8_encode(format, random.normal() * (random.integer(0, 7) == 0 ? 60 : 4));
+  const auto small = [](random_stream& r) { return static_cast<double>(r.integer(-3, 3)); };
+  const auto wide = [](random_stream& r) { return r.normal() * (r.integer(0, 7) == 0 ? 60 : 4); };
+  static const byte_pool exact_fnuz(kindex::fp8_format::e4m3fnuz, 1, small);
+  static const byte_pool exact_fn(kindex::fp8_format::e4m3fn, 1, small);
+  static const byte_pool random_fnuz(kindex::fp8_format::e4m3fnuz, 2, wide);
+  static const byte_pool random_fn(kindex::fp8_format::e4m3fn, 2, wide);
+  const bool fnuz = format == kindex::fp8_format::e4m3fnuz;
+  if (kind == data_kind::exact) return (fnuz ? exact_fnuz : exact_fn).draw(random);
+  return (fnuz ? random_fnuz : random_fn).draw(random);
 }
 /// A q byte: -2..2, or normal.
 inline std::uint8_t make_q_byte(data_kind kind, kindex::fp8_format format, random_stream& random) {
-  return kind == data_kind::exact ? kindex::fp8_encode(format, random.integer(-2, 2))
-                                  : kindex::fp8_encode(format, random.normal() * 20);
+  const auto small = [](random_stream& r) { return static_cast<double>(r.integer(-2, 2)); };
+  const auto wide = [](random_stream& r) { return r.normal() * 20; };
+  static const byte_pool exact_fnuz(kindex::fp8_format::e4m3fnuz, 3, small);
+  static const byte_pool exact_fn(kindex::fp8_format::e4m3fn, 3, small);
+  static const byte_pool random_fnuz(kindex::fp8_format::e4m3fnuz, 4, wide);
+  static const byte_pool random_fn(kindex::fp8_format::e4m3fn, 4, wide);
+  const bool fnuz = format == kindex::fp8_format::e4m3fnuz;
+  if (kind == data_kind::exact) return (fnuz ? exact_fnuz : exact_fn).draw(random);
+  return (fnuz ? random_fnuz : random_fn).draw(random);
 }
 /// A token's scale: a power of two in [1/4, 4], or any in [2^-6, 2^-3).
 inline float make_scale(data_kind kind, random_stream& random) {

@@ -5,8 +5,8 @@
 namespace kindex_test {
 
 captured_graph::captured_graph(const operation& run) {
-  check(hipStreamBeginCapture(stream_.get(), hipStreamCaptureModeThreadLocal),
-        "hipStreamBeginCapture");
+  // The strictest mode: any call that allocates or synchronises fails.
+  check(hipStreamBeginCapture(stream_.get(), hipStreamCaptureModeGlobal), "hipStreamBeginCapture");
   status_ = run(stream_.get());
   check(hipStreamEndCapture(stream_.get(), &graph_), "hipStreamEndCapture");
   check(hipGraphInstantiate(&executable_, graph_, nullptr, nullptr, 0), "hipGraphInstantiate");

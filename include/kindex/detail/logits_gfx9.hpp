@@ -32,7 +32,7 @@ inline constexpr int blocks_per_compute_unit = 2;
 inline constexpr int units_per_step = block_size / wave_size;
 
 /// LDS of gfx942 less what the work division needs.
-inline constexpr unsigned max_query_shared_bytes = 60 * 1024;
+inline constexpr unsigned max_dynamic_shared_bytes = 60 * 1024;
 
 /// Dynamic shared memory of a launch: q as fragments, if it is kept there.
 template <class Config>
@@ -53,7 +53,7 @@ hipError_t with_logits_config(std::int64_t next_n, std::int64_t num_heads, Use u
     return use(paged_mqa_logits_config<Geometry, query_source::registers, 32>{});
   }
   using shared = paged_mqa_logits_config<Geometry, query_source::shared>;
-  if (dynamic_shared_bytes<shared>(next_n, num_heads) <= max_query_shared_bytes)
+  if (dynamic_shared_bytes<shared>(next_n, num_heads) <= max_dynamic_shared_bytes)
     return use(shared{});
   return use(paged_mqa_logits_config<Geometry, query_source::global>{});
 }

@@ -34,7 +34,7 @@ inline constexpr int pair_tiles = pair_tokens / tile_tokens;
 inline constexpr int warp_tokens = pair_tokens / 4;
 
 /// Shared memory of a multiprocessor less what the compiler and the work division take.
-inline constexpr int shared_budget_bytes = 224 * 1024;
+inline constexpr int max_dynamic_shared_bytes = 224 * 1024;
 inline constexpr int max_query_bytes = 96 * 1024;
 inline constexpr int max_stages = 16;
 
@@ -55,8 +55,8 @@ struct shared_layout {
     rows_at_once = next_n * row_bytes <= max_query_bytes ? next_n : max_query_bytes / row_bytes;
     query_bytes = rows_at_once * num_heads * HeadDim;
     weight_bytes = (rows_at_once * (num_heads + 1) * 4 + 127) / 128 * 128;
-    num_stages =
-        (shared_budget_bytes - query_bytes - weight_bytes) / (stage_k_bytes + stage_scale_bytes);
+    num_stages = (max_dynamic_shared_bytes - query_bytes - weight_bytes) /
+                 (stage_k_bytes + stage_scale_bytes);
     if (num_stages > max_stages) num_stages = max_stages;
   }
 

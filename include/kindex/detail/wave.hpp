@@ -12,7 +12,9 @@
 #include "../config.hpp"
 
 #if KINDEX_PLATFORM_NVIDIA
+#if KINDEX_DEVICE_COMPILER
 #include <cub/block/block_scan.cuh>
+#endif
 #else
 // The narrow header: rocprim/rocprim.hpp pulls in device-wide code that does not build everywhere.
 #include <rocprim/block/block_scan.hpp>

@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The kindex authors
+// SPDX-License-Identifier: MIT
+#include "timing.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "device_tools.hpp"
+#include "progress.hpp"
+#include "support/device_buffer.hpp"
+#include "support/launch.hpp"
+#include "support/platform.hpp"
+#include "workload.hpp"
+
+namespace kindex_bench {
+namespace {
+
+using kindex_test::check;
+
+constexpr int num_replays = 15;
+constexpr std::int64_t min_launches = 20;
+
+class device_event {
+ public:
+  device_event() { check(hipEventCreate(&event_), "hipEventCreate"); }
+  device_event(const device_event&) = delete;
+  device_event& operator=(const device_event&) = delete;
+  ~device_event() { (void)hipEventDestroy(event_); }
+  void record(hipStream_t stream) { check(hipEventRecord(event_, stream), "hipEventRecord"); }
+  double microseconds_since(const device_event& earlier) const {
+    check(hipEventSynchronize(event_), "hipEventSynchronize");
+    float milliseconds = 0;
+    check(hipEventElapsedTime(&milliseconds, earlier.event_, event_), "hipEventElapsedTime");
+    return static_cast<double>(milliseconds) * 1e3;
+  }
+
+ private:
+  hipEvent_t event_ = nullptr;
+};
+
+int num_compute_units() {
+  int device = 0;
+  int units = 0;
+  check(hipGetDevice(&device), "hipGetDevice");
+  check(hipDeviceGetAttribute(&units, hipDeviceAttributeMultiprocessorCount, device),
+        "hipDeviceGetAttribute");
+  return units;
+}
+
+/// Memory that nobody needs, larger than the caches; made at the first use.
+class scratch {
+ public:
+  static const scratch& get() {
+    static const scratch instance;
+    return instance;
+  }
+  std::uint8_t* data() const { return memory_.get(); }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  scratch()
+      : bytes_(static_cast<std::size_t>(std::max(rotation_bytes(), std::int64_t{1} << 30))),
+        memory_(bytes_) {
+    // Not zeros: their transfer costs less energy, and so perhaps less time.
+    check(hipMemset(memory_.get(), 0x5A, bytes_), "hipMemset");
+  }
+  std::size_t bytes_;
+  kindex_test::device_memory memory_;
+};
+
+}  // namespace
+
+timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>& launch,
+                     std::int64_t num_sets, std::int64_t bytes_per_set) {
+  // Whole rounds, so that the last set of a replay is as far from the first as any other.
+  const std::int64_t rounds = (min_launches + num_sets - 1) / num_sets;
+  const std::int64_t launches = rounds * num_sets;
+  const auto all = [&](hipStream_t stream) {
+    for (std::int64_t i = 0; i < launches; ++i) {
+      const hipError_t status = launch(i % num_sets, stream);
+      if (status != hipSuccess) return status;
+    }
+    return hipSuccess;
+  };
+  timing result;
+  result.launches = static_cast<int>(launches);
+  result.replays = num_replays;
+  result.graph = kindex_test::can_capture();
+
+  std::unique_ptr<kindex_test::captured_graph> graph;
+  if (result.graph) {
+    graph = std::make_unique<kindex_test::captured_graph>(all);
+    check(graph->status(), "launch under capture");
+  }
+  const kindex_test::device_stream stream;
+  const auto replay = [&] {
+    if (graph != nullptr) {
+      graph->launch(stream.get());
+    } else {
+      check(all(stream.get()), "launch");
+    }
+  };
+  // Small inputs fit the caches, all sets together: other reads drive them out before each replay.
+  // The read also keeps the device busy until the host has sent the replay.
+  const bool evict = num_sets * bytes_per_set < rotation_bytes();
+  const int blocks = num_compute_units() * 4;
+  std::vector<double> times;
+  device_event before;
+  device_event after;
+  for (int i = -2; i < num_replays; ++i) {
+    const std::size_t read = evict ? scratch::get().bytes() : scratch::get().bytes() / 8;
+    check(read_stream(scratch::get().data(), read, blocks, stream.get()), "read_stream");
+    before.record(stream.get());
+    replay();
+    after.record(stream.get());
+    const double microseconds = after.microseconds_since(before);
+    if (i >= 0) times.push_back(microseconds / static_cast<double>(launches));  // else warm-up
+  }
+  stream.synchronize();
+  std::sort(times.begin(), times.end());
+  result.median = times[times.size() / 2];
+  result.fastest = times.front();
+  result.slowest = times.back();
+  return result;
+}
+
+const memory_ceilings& ceilings() {
+  static const memory_ceilings measured = [] {
+    const progress line("measuring the memory's ceilings");
+    std::uint8_t* const data = scratch::get().data();
+    const std::size_t bytes = scratch::get().bytes();
+    const std::size_t half = bytes / 2;
+    // The best of several launch shapes is the ceiling.
+    const auto best = [&](std::size_t moved, const auto& stream_kernel) {
+      double gigabytes_per_second = 0;
+      for (const int per_unit : {1, 2, 3, 4, 8, 16}) {
+        const int blocks = num_compute_units() * per_unit;
+        const timing time = time_launches(
+            [&](std::int64_t, hipStream_t stream) { return stream_kernel(blocks, stream); }, 1,
+            static_cast<std::int64_t>(moved));
+        gigabytes_per_second =
+            std::max(gigabytes_per_second, static_cast<double>(moved) / time.median * 1e-3);
+      }
+      return gigabytes_per_second;
+    };
+    memory_ceilings result;
+    result.read = best(bytes, [&](int blocks, hipStream_t stream) {
+      return read_stream(data, bytes, blocks, stream);
+    });
+    result.copy = best(2 * half, [&](int blocks, hipStream_t stream) {
+      return copy_stream(data + half, data, half, blocks, stream);
+    });
+    result.write = best(bytes, [&](int blocks, hipStream_t stream) {
+      return write_stream(data, bytes, blocks, stream);
+    });
+    return result;
+  }();
+  return measured;
+}
+
+}  // namespace kindex_bench

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The kindex authors
+// SPDX-License-Identifier: MIT
+//
+// Time on a GPU: many launches in one graph, over rotating inputs, between two events; the median
+// over several replays.
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+
+namespace kindex_bench {
+
+/// Microseconds of one launch.
+struct timing {
+  double median = 0;
+  double fastest = 0;
+  double slowest = 0;
+  int launches = 0;  ///< between two events
+  int replays = 0;
+  bool graph = false;  ///< false where the device cannot capture
+};
+
+/// Times `launch(set, stream)` over num_sets sets of inputs of which each launch touches
+/// bytes_per_set bytes.
+timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>& launch,
+                     std::int64_t num_sets, std::int64_t bytes_per_set);
+
+/// What the memory gives kernels that do nothing else, in GB/s: bytes read plus bytes written.
+struct memory_ceilings {
+  double read = 0;
+  double copy = 0;
+  double write = 0;
+};
+
+/// Measured once, at the first call.
+const memory_ceilings& ceilings();
+
+}  // namespace kindex_bench
