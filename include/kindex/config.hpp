@@ -76,13 +76,16 @@
 #define KINDEX_KERNEL
 #endif
 
-/// Waves that must fit one SIMD of a compute unit, the register budget of a kernel. At two or more
-/// (256 registers) clang also keeps matrix results out of the accumulation registers, which the
-/// vector instructions that follow could not read.
-#if KINDEX_DEVICE_COMPILER && !KINDEX_PLATFORM_NVIDIA
-#define KINDEX_WAVES_PER_SIMD(waves) __attribute__((amdgpu_waves_per_eu(waves)))
+/// Launch bounds of a kernel that fills the machine: threads of a block and, on AMD, the waves that
+/// must fit one SIMD, which is its register budget. At two or more (256 registers) clang also keeps
+/// matrix results out of the accumulation registers, which the vector instructions that follow
+/// could not read. On NVIDIA one block a multiprocessor, which lets warpgroups share out the
+/// registers.
+#if KINDEX_PLATFORM_NVIDIA
+#define KINDEX_LAUNCH_BOUNDS(threads, waves_per_simd) __launch_bounds__(threads, 1)
 #else
-#define KINDEX_WAVES_PER_SIMD(waves)
+#define KINDEX_LAUNCH_BOUNDS(threads, waves_per_simd) \
+  __launch_bounds__(threads) __attribute__((amdgpu_waves_per_eu(waves_per_simd)))
 #endif
 
 // The namespace carries the version: two versions in one process do not pick each other's kernels.

@@ -76,7 +76,7 @@ KINDEX_DEVICE int owner_of_token(const std::int32_t* cu_seq_lens, int first, int
 }
 
 template <class Config, class Args>
-KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel(Args args) {
+KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel([[maybe_unused]] Args args) {
 #if KINDEX_TARGET_SUPPORTED
   using geometry = typename Config::geometry;
   constexpr int num_scales = geometry::num_scales;

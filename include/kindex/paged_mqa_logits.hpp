@@ -56,7 +56,7 @@ struct paged_mqa_logits_config {
   /// True if the kernel serves rows of this shape.
   static constexpr bool serves(std::int64_t next_n, std::int64_t num_heads) {
     return (Query == query_source::registers ? next_n == 1 && num_heads == Heads
-                                             : Heads == 0 || num_heads % Heads == 0) &&
+                                             : num_heads % (Heads == 0 ? 1 : Heads) == 0) &&
            detail::target::dynamic_shared_bytes<paged_mqa_logits_config>(next_n, num_heads) <=
                detail::target::max_dynamic_shared_bytes;
   }
@@ -69,27 +69,16 @@ namespace detail {
 /// Args is a parameter of its own: a type that depends on Config would be mangled differently for
 /// host and device by some compilers.
 template <class Config, class Args>
-KINDEX_KERNEL __launch_bounds__(target::block_size)
-    KINDEX_WAVES_PER_SIMD(Config::waves_per_simd) void paged_mqa_logits_kernel(Args args) {
+KINDEX_KERNEL KINDEX_LAUNCH_BOUNDS(
+    target::block_size,
+    Config::waves_per_simd) void paged_mqa_logits_kernel([[maybe_unused]] Args args) {
 #if KINDEX_TARGET_SUPPORTED
   using engine_type = target::unit_engine<Config>;
   __shared__ typename engine_type::shared_state state;
-  __shared__ typename work_division<target::block_size>::storage division;
   extern __shared__ char __attribute__((aligned(128))) dynamic_shared[];
   engine_type engine(args, dynamic_shared, state);
-  block_work work = work_division<target::block_size>::run(args, division);
-  int seq = work.first_seq;
-  int first = work.first_unit;
-  while (work.num_units > 0) {
-    const int num_tokens = uniform(sequence_tokens(args, seq));
-    const int here = static_cast<int>(units_of(num_tokens)) - first;
-    const int count = here < work.num_units ? here : work.num_units;
-    engine.run(seq, num_tokens, first, first + count);
-    work.num_units -= count;
-    if (work.num_units == 0) break;
-    seq = next_busy_sequence(args, seq + 1);
-    first = 0;
-  }
+  const block_work work = divide_work(args, target::sequence_start_cost);
+  engine.run(work);
   if (args.fill_neg_infinity) fill_invisible_columns<target::block_size>(args);
 #else
   __builtin_trap();

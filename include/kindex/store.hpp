@@ -141,7 +141,7 @@ KINDEX_DEVICE void store_unit_of_token(const store_args<Config::geometry::page_s
 }
 
 template <class Config, class Args>
-KINDEX_KERNEL __launch_bounds__(Config::block_size) void store_kernel(Args args) {
+KINDEX_KERNEL __launch_bounds__(Config::block_size) void store_kernel([[maybe_unused]] Args args) {
 #if KINDEX_TARGET_SUPPORTED
   const int unit = static_cast<int>(threadIdx.x) % Config::lanes_per_token;
   const std::int64_t token = static_cast<std::int64_t>(blockIdx.x) * Config::tokens_per_block +

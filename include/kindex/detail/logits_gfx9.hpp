@@ -28,6 +28,9 @@ inline constexpr int block_size = 256;
 /// the memory's latency.
 inline constexpr int blocks_per_compute_unit = 2;
 
+/// What beginning a sequence costs a block, in units.
+inline constexpr int sequence_start_cost = 1;
+
 /// Units that a block computes at once.
 inline constexpr int units_per_step = block_size / wave_size;
 
@@ -308,15 +311,18 @@ class unit_engine {
         query_(args, storage),
         wave_(uniform(static_cast<int>(threadIdx.x) / wave_size)) {}
 
-  /// Units [first, end) of one sequence; all threads of the block take part. Waves take turns.
-  KINDEX_DEVICE void run(std::int64_t seq, int num_tokens, int first, int end) {
-    const unit_run own = {seq, num_tokens, first + wave_, end, units_per_step};
-    if constexpr (Config::query == query_source::registers) {
-      if (own.first < end) run_resident<Config>(args_, own);
-    } else {
-      query_.template load_sequence<block_size>(args_, seq);
-      if (own.first < end) run_streamed<Config>(args_, query_, own);
-    }
+  /// All of a block's work, by all of its threads: waves take turns with the units.
+  KINDEX_DEVICE void run(const block_work& work) {
+    for_each_piece(args_, work, sequence_start_cost,
+                   [&](int seq, int num_tokens, int first, int end) {
+                     const unit_run own = {seq, num_tokens, first + wave_, end, units_per_step};
+                     if constexpr (Config::query == query_source::registers) {
+                       if (own.first < end) run_resident<Config>(args_, own);
+                     } else {
+                       query_.template load_sequence<block_size>(args_, seq);
+                       if (own.first < end) run_streamed<Config>(args_, query_, own);
+                     }
+                   });
   }
 
  private:

@@ -6,9 +6,9 @@
 // warpgroups of computers take the stages in turn, multiply them with q in shared memory, and keep
 // relu, weights and the sum over heads in registers. The ring carries on across sequences.
 //
-// In shared memory K is always preshuffled: that order is what the matrix unit reads without
-// swizzle. Preshuffled pages come by bulk copies, whole units where pages allow; plain ones by
-// 16-byte copies that transpose, pages of one token by 4-byte copies.
+// Preshuffled pages come by bulk copies, whole units where pages allow: their tiles are made of the
+// core matrices that ldmatrix reads without bank conflicts. Plain ones come by 16-byte copies into
+// swizzled rows, pages of one token by 4-byte copies.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -36,7 +36,15 @@ inline constexpr int warp_tokens = pair_tokens / 4;
 /// Shared memory of a multiprocessor less what the compiler and the work division take.
 inline constexpr int max_dynamic_shared_bytes = 224 * 1024;
 inline constexpr int max_query_bytes = 96 * 1024;
-inline constexpr int max_stages = 16;
+/// Enough in flight to hide the memory's latency; more would let some multiprocessors take
+/// bandwidth from others, and the slowest decides. A multiple of num_computers: a stage always
+/// serves the same warpgroup, which therefore never waits for a phase before the last one has
+/// ended.
+inline constexpr int max_stages = 6;
+
+/// Registers of a thread by role; together those of the multiprocessor.
+inline constexpr int loader_registers = 56;
+inline constexpr int computer_registers = 152;
 
 /// What lies in dynamic shared memory: q and weights of as many rows as fit, then the ring.
 template <int HeadDim>
@@ -57,7 +65,7 @@ struct shared_layout {
     weight_bytes = (rows_at_once * (num_heads + 1) * 4 + 127) / 128 * 128;
     num_stages = (max_dynamic_shared_bytes - query_bytes - weight_bytes) /
                  (stage_k_bytes + stage_scale_bytes);
-    if (num_stages > max_stages) num_stages = max_stages;
+    num_stages = num_stages < max_stages ? num_stages / num_computers * num_computers : max_stages;
   }
 
   KINDEX_HOST_DEVICE constexpr int total_bytes() const {
@@ -73,6 +81,9 @@ constexpr unsigned dynamic_shared_bytes(std::int64_t next_n, std::int64_t num_he
                                    .total_bytes());
 }
 
+/// What beginning a sequence costs a block, in units.
+inline constexpr int sequence_start_cost = 3;
+
 /// Units that a block computes at once.
 inline constexpr int units_per_step = 2;
 
@@ -82,8 +93,11 @@ inline constexpr int blocks_per_compute_unit = 1;
 /// divides it.
 template <class Geometry, class Use>
 hipError_t with_logits_config(std::int64_t, std::int64_t num_heads, Use use) {
-  if (num_heads % 64 == 0)
-    return use(paged_mqa_logits_config<Geometry, query_source::shared, 64>{});
+  // 256 dims take twice the registers: half the heads at once.
+  if constexpr (Geometry::head_dim <= 128) {
+    if (num_heads % 64 == 0)
+      return use(paged_mqa_logits_config<Geometry, query_source::shared, 64>{});
+  }
   if (num_heads % 32 == 0)
     return use(paged_mqa_logits_config<Geometry, query_source::shared, 32>{});
   if (num_heads % 16 == 0)
@@ -160,6 +174,14 @@ class unit_engine {
   static constexpr bool bulk = geometry::layout == page_layout::preshuffled;
   /// Neighbouring tokens that are sure to share a page.
   static constexpr int piece_tokens = unit_in_page ? unit_tokens : tile_tokens;
+  static constexpr int steps = head_dim / 32;  // of the matrix instruction
+  /// K of a pair stays in registers while heads pass by, and its stage is free at once; 256 dims
+  /// take too many.
+  static constexpr bool resident_k = head_dim <= 128;
+  struct pair_fragments {
+    mutable token_fragment half[resident_k ? 2 : 1][steps];
+    const char* k;
+  };
   static constexpr int stage_k_bytes = shared_layout<head_dim>::stage_k_bytes;
   static constexpr int stage_scale_bytes = shared_layout<head_dim>::stage_scale_bytes;
 
@@ -169,16 +191,17 @@ class unit_engine {
     barrier empty[max_stages];
   };
 
-  /// All threads; the caller synchronises the block before run.
+  /// All threads of the block take part.
   KINDEX_DEVICE unit_engine(const args_type& args, char* storage, shared_state& ring)
       : args_(args), ring_(ring), shared_(args.next_n, args.num_heads) {
     query_ = storage;
     weights_ = reinterpret_cast<float*>(storage + shared_.query_bytes);
     stage_k_ = storage + shared_.query_bytes + shared_.weight_bytes;
     stage_scale_ = stage_k_ + shared_.num_stages * stage_k_bytes;
-    warpgroup_ = static_cast<int>(threadIdx.x) / warpgroup_size;
+    // The compiler must see that a warp does not diverge around the matrix instructions.
+    warpgroup_ = shuffle(static_cast<int>(threadIdx.x) / warpgroup_size, 0);
     warp_ = static_cast<int>(threadIdx.x) % warpgroup_size / wave_size;
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == block_size - 1) {
       for (int i = 0; i < shared_.num_stages; ++i) {
         init_barrier(&ring_.full[i], bulk ? 1 : warpgroup_size);
         init_barrier(&ring_.empty[i], 4);
@@ -187,18 +210,30 @@ class unit_engine {
     }
   }
 
-  /// Units [first, end) of one sequence. All threads take part, but loaders run ahead.
-  KINDEX_DEVICE void run(std::int64_t seq, int num_tokens, int first, int end) {
-    const std::int64_t end_token = std::int64_t{end} * unit_tokens;
-    const int tokens = num_tokens < end_token ? num_tokens : static_cast<int>(end_token);
-    for (int row = 0; row < args_.next_n; row += shared_.rows_at_once) {
-      if (warpgroup_ == 0) {
-        load_pairs(seq, tokens, first * unit_tokens);
-      } else {
-        const int rest = args_.next_n - row;
-        compute_pairs(seq, tokens, first * unit_tokens, row,
-                      rest < shared_.rows_at_once ? rest : shared_.rows_at_once);
-      }
+  /// All of a block's work, by all of its threads.
+  KINDEX_DEVICE void run(const block_work& work) {
+    __syncthreads();  // the barriers are there
+    if (warpgroup_ == 0) {
+      set_max_registers<loader_registers, false>();
+      if (bulk && warp_ != 0) return;
+      for_each_piece(args_, work, sequence_start_cost,
+                     [&](int seq, int num_tokens, int first, int end) {
+                       const int end_token = piece_end(num_tokens, end);
+                       for (int row = 0; row < args_.next_n; row += shared_.rows_at_once) {
+                         load_pairs(seq, end_token, first * unit_tokens);
+                       }
+                     });
+    } else {
+      set_max_registers<computer_registers, true>();
+      for_each_piece(args_, work, sequence_start_cost,
+                     [&](int seq, int num_tokens, int first, int end) {
+                       const int end_token = piece_end(num_tokens, end);
+                       for (int row = 0; row < args_.next_n; row += shared_.rows_at_once) {
+                         const int rest = args_.next_n - row;
+                         compute_pairs(seq, end_token, first * unit_tokens, row,
+                                       rest < shared_.rows_at_once ? rest : shared_.rows_at_once);
+                       }
+                     });
     }
   }
 
@@ -206,7 +241,6 @@ class unit_engine {
   // Loaders ---------------------------------------------------------------------------------------
 
   KINDEX_DEVICE void load_pairs(std::int64_t seq, int end_token, int first_token) {
-    if (bulk && warp_ != 0) return;
     const std::int32_t* const table_row = args_.block_table + seq * args_.block_table_stride;
     const int num_entries = entry_of(end_token - 1) + 1;
     page_ids ids;
@@ -261,10 +295,11 @@ class unit_engine {
     }
   }
 
-  /// Plain pages: a warp transposes its two tiles. Eight lanes write eight tokens' units in a row,
-  /// so that shared memory has no conflicts; four units of a token are read together.
+  /// Plain pages: a warp copies its two tiles, whole rows at once.
   KINDEX_DEVICE void load_rows(const page_ids& ids, int token, int end_token, char* k,
                                char* scale) {
+    constexpr int units = head_dim / unit_bytes;
+    constexpr int rows_at_once = wave_size / units;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int tile = warp_ * 2 + i;
@@ -274,15 +309,12 @@ class unit_engine {
       if (first >= end_token || id >= args_.num_pages) continue;
       const int token_in_page = first - entry * args_.pages.page_size();
       const char* const page = page_address(id);
+      const int unit = lane_id() % units;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = half * 8 + lane_id() % 8;
-#pragma unroll
-        for (int u = 0; u < head_dim / unit_bytes; u += 4) {
-          const int unit = u + lane_id() / 8;
-          copy_async<16>(k + tile * tile_tokens * head_dim + unit * 256 + row * unit_bytes,
-                         page + (token_in_page + row) * head_dim + unit * unit_bytes);
-        }
+      for (int r = 0; r < tile_tokens; r += rows_at_once) {
+        const int row = r + lane_id() / units;
+        copy_async<16>(k + k_offset_in_stage(tile, row, unit),
+                       page + (token_in_page + row) * head_dim + unit * unit_bytes);
       }
       constexpr int scale_units = tile_tokens * 4 * num_scales / unit_bytes;
       if (lane_id() < scale_units) {
@@ -295,15 +327,17 @@ class unit_engine {
   /// Pages of one token: 4-byte copies, the only ones that their alignment allows.
   KINDEX_DEVICE void load_tokens(const page_ids& ids, int token, int end_token, char* k,
                                  char* scale) {
+#pragma unroll 4
     for (int i = 0; i < warp_tokens; ++i) {
       const int t = warp_ * warp_tokens + i;
       const std::uint32_t id = ids.at(token + t);
       if (token + t >= end_token || id >= args_.num_pages) continue;
       const char* const page = page_address(id);
-      char* const row = k + t / tile_tokens * tile_tokens * head_dim + t % tile_tokens * unit_bytes;
 #pragma unroll
       for (int word = lane_id(); word < head_dim / 4; word += wave_size) {
-        copy_async<4>(row + word / 4 * 256 + word % 4 * 4, page + word * 4);
+        copy_async<4>(
+            k + k_offset_in_stage(t / tile_tokens, t % tile_tokens, word / 4) + word % 4 * 4,
+            page + word * 4);
       }
       if (lane_id() < num_scales) {
         copy_async<4>(scale + (t * num_scales + lane_id()) * 4, page + head_dim + lane_id() * 4);
@@ -329,24 +363,29 @@ class unit_engine {
     named_barrier(1, num_threads);  // nobody reads the previous ones any more
     const int thread = static_cast<int>(threadIdx.x) - warpgroup_size;
     const int num_columns = num_rows * args_.num_heads;
-    for (int i = thread; i < num_columns * (head_dim / unit_bytes); i += num_threads) {
-      const int unit = i / num_columns;
-      const int column = i - unit * num_columns;
+    // All copies are on their way before the first is waited for.
+    constexpr int units = head_dim / unit_bytes;
+    for (int i = thread; i < num_columns * units; i += num_threads) {
+      const int column = i / units;
+      const int unit = i % units;
       const int row = column / args_.num_heads;
       const int head = column - row * args_.num_heads;
-      store_unit<16>(query_ + i * unit_bytes,
-                     load_unit<16>(args_.q + seq * args_.q_batch_stride +
-                                   (first_row + row) * args_.q_next_n_stride +
-                                   head * args_.q_head_stride + unit * unit_bytes));
+      copy_async<16>(query_ + (unit * num_columns + column) * unit_bytes,
+                     args_.q + seq * args_.q_batch_stride +
+                         (first_row + row) * args_.q_next_n_stride + head * args_.q_head_stride +
+                         unit * unit_bytes);
     }
     for (int column = thread; column < num_columns; column += num_threads) {
       const int row = column / args_.num_heads;
-      weights_[column] =
-          args_.weights[(seq * args_.next_n + first_row + row) * args_.weights_row_stride + column -
-                        row * args_.num_heads];
+      copy_async<4>(weights_ + column,
+                    args_.weights +
+                        (seq * args_.next_n + first_row + row) * args_.weights_row_stride + column -
+                        row * args_.num_heads);
     }
-    if (thread < num_rows)
+    if (thread < num_rows) {
       visible_of(num_rows)[thread] = visible_tokens(args_, seq, first_row + thread);
+    }
+    wait_copies();
     fence_async_proxy();
     named_barrier(1, num_threads);
     query_step_bytes_ = static_cast<std::uint32_t>(num_columns) * unit_bytes;
@@ -367,7 +406,6 @@ class unit_engine {
     }
 
     wait(&ring_.full[position_.stage], position_.parity);
-    if constexpr (!bulk) fence_async_proxy();
     const char* const k = stage_k_ + position_.stage * stage_k_bytes;
     const auto* const scale =
         reinterpret_cast<const float*>(stage_scale_ + position_.stage * stage_scale_bytes);
@@ -383,91 +421,156 @@ class unit_engine {
         for (int g = 0; g < num_scales; ++g) group_scale[i][g] = scale[t * num_scales + g];
       }
     }
-    for (int n = 0; n < num_rows; ++n) {
-      float sum[4] = {};
-      for (int head = 0; head < args_.num_heads; head += heads) {
-        add_heads(k, n * args_.num_heads + head, group_scale, sum);
+
+    pair_fragments tokens;
+    if constexpr (resident_k) {
+      load_half(k, 0, tokens.half[0]);
+      load_half(k, 1, tokens.half[1]);
+      release_stage();
+    } else {
+      tokens.k = k;
+    }
+    // Heads pass by in blocks of one matrix instruction, row after row.
+    float sum[4] = {};
+    int row = 0;
+    int row_end = args_.num_heads;
+    const auto finish_block = [&](int column) {
+      if (column + heads != row_end) return;
+      const float logit = exchange_in_quad(sum) * own_scale;
+      if (own_token < end_token && own_token < visible_of(num_rows)[row]) {
+        const std::int64_t r = seq * args_.next_n + first_row + row;
+        args_.logits[r * args_.logits_row_stride + own_token] = valid ? logit : -__builtin_inff();
       }
-      if (n + 1 == num_rows) {
-        // Everybody in the warp has read the stage; the matrix unit has, or add_heads would wait.
-        __syncwarp();
-        if (lane == 0) arrive(&ring_.empty[position_.stage]);
+#pragma unroll
+      for (float& s : sum) s = 0;
+      ++row;
+      row_end += args_.num_heads;
+    };
+    const int num_columns = num_rows * args_.num_heads;
+    int column = 0;
+    for (; column + heads < num_columns; column += 2 * heads) {
+      add_blocks<2>(tokens, column, group_scale, sum, finish_block);
+    }
+    if (column < num_columns) add_blocks<1>(tokens, column, group_scale, sum, finish_block);
+    if constexpr (!resident_k) release_stage();
+  }
+
+  /// Adds Blocks blocks of heads to the sums of this lane's four tokens. While one half of the
+  /// tokens is summed up, the matrix unit is at the next; two scales a token take twice the
+  /// registers, and have none left for that.
+  template <int Blocks, class FinishBlock>
+  KINDEX_DEVICE void add_blocks(const pair_fragments& tokens, int column,
+                                const float (&group_scale)[4][num_scales], float (&sum)[4],
+                                const FinishBlock& finish_block) {
+    constexpr int ahead = num_scales == 1 ? 1 : 0;
+    constexpr int num_halves = 2 * Blocks;
+    products dot[1 + ahead];
+    if constexpr (ahead != 0) multiply_half(tokens, column, 0, dot[0]);
+#pragma unroll
+    for (int i = 0; i < num_halves; ++i) {
+      const int next = i + ahead;
+      if (next < num_halves) {
+        multiply_half(tokens, column + next / 2 * heads, next % 2, dot[next % (1 + ahead)]);
       }
-      // Exchange within the quad: two tokens' sums, then one.
-      const bool odd = lane % 2 != 0;
-      const bool upper = lane / 2 % 2 != 0;
-      const float low = (odd ? sum[1] : sum[0]) + shuffle_xor(odd ? sum[0] : sum[1], 1);
-      const float high = (odd ? sum[3] : sum[2]) + shuffle_xor(odd ? sum[2] : sum[3], 1);
-      const float logit = (upper ? high : low) + shuffle_xor(upper ? low : high, 2);
-      const std::int64_t row = seq * args_.next_n + first_row + n;
-      if (own_token < end_token && own_token < visible_of(num_rows)[n]) {
-        args_.logits[row * args_.logits_row_stride + own_token] =
-            valid ? logit * own_scale : -__builtin_inff();
+      float2 weight[heads / 8];
+#pragma unroll
+      for (int j = 0; j < heads / 8; ++j) {
+        weight[j] = *reinterpret_cast<const float2*>(weights_ + column + i / 2 * heads + 8 * j +
+                                                     lane_id() % 4 * 2);
+      }
+      if (next < num_halves) {
+        wait_multiply<ahead>();
+      } else {
+        wait_multiply<0>();
+      }
+      add_half(dot[i % (1 + ahead)], weight, group_scale, i % 2, sum);
+      if (i % 2 == 1) finish_block(column + i / 2 * heads);
+    }
+  }
+
+  /// Results of one half of the tokens times `heads` heads, per scale group.
+  using products = float[num_scales][heads / 2];
+
+  /// K of the warp's tokens: the first (second) eight of tiles 2*warp and 2*warp + 1.
+  KINDEX_DEVICE void load_half(const char* k, int half, token_fragment (&tokens)[steps]) const {
+    const int matrix = lane_id() / 8;
+    const int tile = warp_ * 2 + matrix % 2;
+    const int row = half * 8 + lane_id() % 8;
+#pragma unroll
+    for (int step = 0; step < steps; ++step) {
+      tokens[step] = load_fragment(k + k_offset_in_stage(tile, row, step * 2 + matrix / 2));
+    }
+  }
+
+  /// Begins q . k of `heads` columns of q with one half of the tokens.
+  KINDEX_DEVICE void multiply_half(const pair_fragments& tokens, int column, int half,
+                                   products& dot) {
+    const std::uint64_t q =
+        operand(query_ + column * unit_bytes, query_step_bytes_, 8 * unit_bytes);
+    const std::uint64_t q_step = 2 * query_step_bytes_ >> 4;
+    if constexpr (!resident_k) load_half(tokens.k, half, tokens.half[0]);
+    begin_multiply();
+#pragma unroll
+    for (int step = 0; step < steps; ++step) {
+      multiply<heads>(dot[step / (steps / num_scales)], tokens.half[resident_k ? half : 0][step],
+                      q + step * q_step, step % (steps / num_scales) != 0);
+    }
+    commit_multiply();
+  }
+
+  /// Adds relu(q . k) * w of a half to the sums of this lane's two tokens in it: token lane/4 of
+  /// the half, in tiles 2*warp and 2*warp + 1.
+  KINDEX_DEVICE void add_half(const products& dot, const float2 (&weight)[heads / 8],
+                              const float (&group_scale)[4][num_scales], int half,
+                              float (&sum)[4]) {
+#pragma unroll
+    for (int j = 0; j < heads / 8; ++j) {
+#pragma unroll
+      for (int t = 0; t < 2; ++t) {
+        const int i = 2 * half + t;
+        float value0 = dot[0][4 * j + 2 * t];
+        float value1 = dot[0][4 * j + 2 * t + 1];
+        if constexpr (num_scales == 2) {
+          const float s0 = group_scale[i][0], s1 = group_scale[i][1];
+          value0 = fmaf(dot[1][4 * j + 2 * t], s1, value0 * s0);
+          value1 = fmaf(dot[1][4 * j + 2 * t + 1], s1, value1 * s0);
+        }
+        sum[i] = fmaf(fmaxf(value0, 0.0f), weight[j].x, sum[i]);
+        sum[i] = fmaf(fmaxf(value1, 0.0f), weight[j].y, sum[i]);
       }
     }
   }
 
-  /// Adds relu(q . k) * w of `heads` columns of q to the sums of this lane's four tokens: tiles
-  /// 2*warp and 2*warp + 1, token lane/4 of the first half of each, then of the second.
-  KINDEX_DEVICE void add_heads(const char* k, int column, const float (&group_scale)[4][num_scales],
-                               float (&sum)[4]) {
-    constexpr int steps = head_dim / 32;
-    constexpr int steps_per_group = steps / num_scales;
-    const std::uint64_t q =
-        operand(query_ + column * unit_bytes, query_step_bytes_, 8 * unit_bytes);
-    const std::uint64_t q_step = 2 * query_step_bytes_ >> 4;
-    // Rows 0-63 of one instruction: the first (second) eight tokens of all eight tiles.
-    const std::uint64_t tokens[2] = {operand(k, 256, tile_tokens * head_dim),
-                                     operand(k + 128, 256, tile_tokens * head_dim)};
-    // Two scales a token take twice the registers: one half at a time then.
-    constexpr int halves_at_once = num_scales == 1 ? 2 : 1;
-    float2 weight[heads / 8];
-#pragma unroll
-    for (int j = 0; j < heads / 8; ++j) {
-      weight[j] = *reinterpret_cast<const float2*>(weights_ + column + 8 * j + lane_id() % 4 * 2);
-    }
-#pragma unroll
-    for (int first = 0; first < 2; first += halves_at_once) {
-      float dot[halves_at_once][num_scales][heads / 2];
-      begin_multiply();
-#pragma unroll
-      for (int h = 0; h < halves_at_once; ++h) {
-#pragma unroll
-        for (int step = 0; step < steps; ++step) {
-          multiply<heads>(dot[h][step / steps_per_group], tokens[first + h] + step * (512 >> 4),
-                          q + step * q_step, step % steps_per_group != 0);
-        }
-        commit_multiply();
-      }
-#pragma unroll
-      for (int h = 0; h < halves_at_once; ++h) {
-        if (h + 1 < halves_at_once) {
-          wait_multiply<1>();
-        } else {
-          wait_multiply<0>();
-        }
-#pragma unroll
-        for (int j = 0; j < heads / 8; ++j) {
-#pragma unroll
-          for (int t = 0; t < 2; ++t) {
-            const int i = 2 * (first + h) + t;
-            float value0 = dot[h][0][4 * j + 2 * t];
-            float value1 = dot[h][0][4 * j + 2 * t + 1];
-            if constexpr (num_scales == 2) {
-              const float s0 = group_scale[i][0], s1 = group_scale[i][1];
-              value0 = fmaf(dot[h][1][4 * j + 2 * t], s1, value0 * s0);
-              value1 = fmaf(dot[h][1][4 * j + 2 * t + 1], s1, value1 * s0);
-            }
-            sum[i] = fmaf(fmaxf(value0, 0.0f), weight[j].x, sum[i]);
-            sum[i] = fmaf(fmaxf(value1, 0.0f), weight[j].y, sum[i]);
-          }
-        }
-      }
-    }
+  /// The quad's sums of this lane's own token (compute_pair says which): two tokens', then one's.
+  static KINDEX_DEVICE float exchange_in_quad(const float (&sum)[4]) {
+    const bool odd = lane_id() % 2 != 0;
+    const bool upper = lane_id() / 2 % 2 != 0;
+    const float low = (odd ? sum[1] : sum[0]) + shuffle_xor(odd ? sum[0] : sum[1], 1);
+    const float high = (odd ? sum[3] : sum[2]) + shuffle_xor(odd ? sum[2] : sum[3], 1);
+    return (upper ? high : low) + shuffle_xor(upper ? low : high, 2);
+  }
+
+  /// This warp has read what it needs of the stage.
+  KINDEX_DEVICE void release_stage() {
+    __syncwarp();
+    if (lane_id() == 0) arrive(&ring_.empty[position_.stage]);
   }
 
   // ------------------------------------------------------------------------------------------------
 
+  /// Where a stage keeps 16 dims of a token. Preshuffled: as in the page. Plain: rows, whose units
+  /// change places so that the same unit of eight neighbouring rows lies in different banks.
+  static KINDEX_DEVICE int k_offset_in_stage(int tile, int row, int unit) {
+    constexpr int rows_per_line = head_dim < 128 ? 128 / head_dim : 1;  // of 32 banks
+    constexpr int mask = head_dim < 128 ? head_dim / unit_bytes - 1 : 7;
+    const int place = bulk ? unit * 256 + row * unit_bytes
+                           : row * head_dim + (unit ^ (row / rows_per_line & mask)) * unit_bytes;
+    return tile * tile_tokens * head_dim + place;
+  }
+  static KINDEX_DEVICE int piece_end(int num_tokens, int end_unit) {
+    const std::int64_t end_token = std::int64_t{end_unit} * unit_tokens;
+    return num_tokens < end_token ? num_tokens : static_cast<int>(end_token);
+  }
   KINDEX_DEVICE int entry_of(int token) const {
     return static_cast<int>(args_.pages.page(static_cast<std::uint32_t>(token)));
   }

@@ -97,60 +97,55 @@ KINDEX_DEVICE std::uint32_t units_of(int tokens) {
   return (static_cast<std::uint32_t>(tokens) + unit_tokens - 1) / unit_tokens;
 }
 
-/// The piece of the line that one block takes: num_units units from unit first_unit of first_seq
+/// What a sequence weighs in the division: its units, and what it costs to begin one (to fetch q).
+/// Without that, one block would get all of many short sequences.
+template <class Args>
+KINDEX_DEVICE std::uint32_t sequence_cost(const Args& args, std::int64_t seq, int start_cost) {
+  const std::uint32_t units = units_of(sequence_tokens(args, seq));
+  return units == 0 ? 0 : units + start_cost;
+}
+
+/// The piece of the line that one block takes: `cost` of it, from `offset` within sequence `seq`
 /// on.
 struct block_work {
-  int first_seq;
-  int first_unit;
-  int num_units;
+  int seq;
+  std::uint32_t offset;
+  std::uint32_t cost;
 };
 
-template <int BlockSize>
-struct work_division {
-  using scan = block_prefix_sum<BlockSize>;
-  struct storage {
-    typename scan::storage scan_storage;
-    block_work work;
-  };
+/// Every wave of the block finds the same piece by itself; all its lanes take part. Sums fit 32
+/// bits: 2^31 units would need 2^39 bytes of logits.
+template <class Args>
+KINDEX_DEVICE block_work divide_work(const Args& args, int start_cost) {
+  // A lane counts a run of neighbouring sequences, so that one scan serves any batch.
+  const int per_lane = (args.num_seqs + wave_size - 1) / wave_size;
+  const int run_first = lane_id() * per_lane;
+  const int run_end = run_first + per_lane < args.num_seqs ? run_first + per_lane : args.num_seqs;
+  std::uint32_t own = 0;
+#pragma unroll 4
+  for (int seq = run_first; seq < run_end; ++seq) own += sequence_cost(args, seq, start_cost);
+  const std::uint32_t through = inclusive_prefix_sum(own);
+  const std::uint32_t total = uniform(shuffle(through, wave_size - 1));
 
-  /// All threads of the block take part. Sums fit 32 bits: 2^32 units would need 2^40 bytes of
-  /// logits.
-  template <class Args>
-  static KINDEX_DEVICE block_work run(const Args& args, storage& shared) {
-    // Thread t counts a run of neighbouring sequences, so that one scan serves any batch.
-    const int per_thread = (args.num_seqs + BlockSize - 1) / BlockSize;
-    const int run_first = static_cast<int>(threadIdx.x) * per_thread;
-    const int run_end =
-        run_first + per_thread < args.num_seqs ? run_first + per_thread : args.num_seqs;
-    std::uint32_t units = 0;
-    for (int seq = run_first; seq < run_end; ++seq) units += units_of(sequence_tokens(args, seq));
-    std::uint32_t prefix, total;
-    scan::run(units, prefix, total, shared.scan_storage);
-
-    // Block g takes units [total * g / G, total * (g + 1) / G).
-    const std::uint64_t block = blockIdx.x;
-    const auto begin = static_cast<std::uint32_t>(args.num_blocks.divide(total * block));
-    const auto end = static_cast<std::uint32_t>(args.num_blocks.divide(total * (block + 1)));
-    if (threadIdx.x == 0) shared.work = {0, 0, 0};
-    __syncthreads();
-    if (begin < end && begin >= prefix && begin - prefix < units) {
-      int seq = run_first;
-      std::uint32_t offset = begin - prefix;
-      for (;; ++seq) {
-        const std::uint32_t here = units_of(sequence_tokens(args, seq));
-        if (offset < here) break;
-        offset -= here;
-      }
-      shared.work = {seq, static_cast<int>(offset), static_cast<int>(end - begin)};
+  // Block g takes [total * g / G, total * (g + 1) / G).
+  const std::uint64_t block = blockIdx.x;
+  const auto begin = static_cast<std::uint32_t>(args.num_blocks.divide(total * block));
+  const auto end = static_cast<std::uint32_t>(args.num_blocks.divide(total * (block + 1)));
+  if (begin == end) return {0, 0, 0};
+  // The lane in whose run it begins walks there.
+  const bool here = begin < through && begin >= through - own;
+  int seq = run_first;
+  std::uint32_t offset = begin - (through - own);
+  if (here) {
+    for (;; ++seq) {
+      const std::uint32_t cost = sequence_cost(args, seq, start_cost);
+      if (offset < cost) break;
+      offset -= cost;
     }
-    __syncthreads();
-    block_work work = shared.work;
-    work.first_seq = uniform(work.first_seq);
-    work.first_unit = uniform(work.first_unit);
-    work.num_units = uniform(work.num_units);
-    return work;
   }
-};
+  const int lane = __ffsll(static_cast<unsigned long long>(ballot(here))) - 1;
+  return {uniform(shuffle(seq, lane)), uniform(shuffle(offset, lane)), end - begin};
+}
 
 /// The first sequence from seq on that has tokens; every wave finds it for itself. There is one.
 template <class Args>
@@ -161,6 +156,24 @@ KINDEX_DEVICE int next_busy_sequence(const Args& args, int seq) {
         ballot(candidate < args.num_seqs && sequence_tokens(args, candidate) > 0);
     if (busy != 0) return uniform(seq + __ffsll(static_cast<unsigned long long>(busy)) - 1);
     if (seq + wave_size >= args.num_seqs) return args.num_seqs;
+  }
+}
+
+/// Walks through a block's work: use(seq, num_tokens, first, end) for units [first, end) of each
+/// sequence in it, whose longest row sees num_tokens. Uniform over the block.
+template <class Args, class Use>
+KINDEX_DEVICE void for_each_piece(const Args& args, block_work work, int start_cost, Use use) {
+  while (work.cost != 0) {
+    const int num_tokens = uniform(sequence_tokens(args, work.seq));
+    const std::uint32_t rest = units_of(num_tokens) + start_cost - work.offset;
+    const std::uint32_t cost = rest < work.cost ? rest : work.cost;
+    const int first = static_cast<int>(work.offset) - start_cost;
+    const int end = first + static_cast<int>(cost);
+    if (end > 0) use(work.seq, num_tokens, first > 0 ? first : 0, end);
+    work.cost -= cost;
+    if (work.cost == 0) break;
+    work.seq = next_busy_sequence(args, work.seq + 1);
+    work.offset = 0;
   }
 }
 

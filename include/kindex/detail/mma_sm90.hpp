@@ -62,6 +62,16 @@ KINDEX_DEVICE void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/// Moves registers between warpgroups: every thread of one has at most this many from here on.
+template <int Registers, bool More>
+KINDEX_DEVICE void set_max_registers() {
+  if constexpr (More) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+  } else {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+  }
+}
+
 // Copies to shared memory -------------------------------------------------------------------------
 
 /// Multiples of 16 bytes, 16-byte aligned; completes on the barrier that expects the bytes.
@@ -83,6 +93,8 @@ KINDEX_DEVICE void copy_async(void* to, const void* from) {
                  : "memory");
   }
 }
+/// Waits for all of this thread's copy_async.
+KINDEX_DEVICE void wait_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 /// One arrival on the barrier, once this thread's copy_async so far are complete.
 KINDEX_DEVICE void arrive_when_copied(barrier* b) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b))
@@ -110,58 +122,75 @@ KINDEX_DEVICE void wait_multiply() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-/// d (+)= a x b: 64 tokens x Columns heads over 32 dims. Thread: rows 16*warp + lane/4 (d[4j],
+/// A warp's share of 64 tokens x 32 dims, in registers: 16 tokens.
+struct token_fragment {
+  std::uint32_t word[4];
+};
+
+/// Loads four core matrices from shared memory; lane l names row l%8 of matrix l/8. The first two
+/// are tokens 0-7 and 8-15 of the warp for 16 dims, the other two for the next 16 dims.
+KINDEX_DEVICE token_fragment load_fragment(const void* row) {
+  token_fragment a;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a.word[0]), "=r"(a.word[1]), "=r"(a.word[2]), "=r"(a.word[3])
+               : "r"(shared_address(row))
+               : "memory");
+  return a;
+}
+
+/// d (+)= a x b: 64 tokens x Columns heads over 32 dims. Thread: tokens 16*warp + lane/4 (d[4j],
 /// d[4j+1]) and 8 more (d[4j+2], d[4j+3]); columns 8j + 2*(lane%4) and 1 more.
 template <int Columns>
-KINDEX_DEVICE void multiply(float (&d)[Columns / 2], std::uint64_t a, std::uint64_t b,
+KINDEX_DEVICE void multiply(float (&d)[Columns / 2], const token_fragment& a, std::uint64_t b,
                             int accumulate) {
   if constexpr (Columns == 8) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
-        "setp.ne.b32 p, %6, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%0, %1, %2, %3}, %4, %5, p, 1, 1;\n"
+        "setp.ne.b32 p, %9, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "%8, p, 1, 1;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "l"(a), "l"(b), "r"(accumulate));
+        : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b), "r"(accumulate));
   } else if constexpr (Columns == 16) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
-        "setp.ne.b32 p, %10, 0;\n"
+        "setp.ne.b32 p, %13, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3 {%0, %1, %2, %3, %4, %5, %6, %7}, "
-        "%8, %9, p, 1, 1;\n"
+        "{%8, %9, %10, %11}, %12, p, 1, 1;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7])
-        : "l"(a), "l"(b), "r"(accumulate));
+        : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b), "r"(accumulate));
   } else if constexpr (Columns == 32) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
-        "setp.ne.b32 p, %18, 0;\n"
+        "setp.ne.b32 p, %21, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
-        "%9, %10, %11, %12, %13, %14, %15}, %16, %17, p, 1, 1;\n"
+        "%9, %10, %11, %12, %13, %14, %15}, {%16, %17, %18, %19}, %20, p, 1, 1;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
           "+f"(d[14]), "+f"(d[15])
-        : "l"(a), "l"(b), "r"(accumulate));
+        : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b), "r"(accumulate));
   } else if constexpr (Columns == 64) {
     asm volatile(
         "{\n"
         ".reg .pred p;\n"
-        "setp.ne.b32 p, %34, 0;\n"
+        "setp.ne.b32 p, %37, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
         "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
-        "%27, %28, %29, %30, %31}, %32, %33, p, 1, 1;\n"
+        "%27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, p, 1, 1;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
           "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
           "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
           "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "l"(a), "l"(b), "r"(accumulate));
+        : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b), "r"(accumulate));
   }
 }
 

@@ -13,12 +13,12 @@
 
 #if KINDEX_PLATFORM_NVIDIA
 #if KINDEX_DEVICE_COMPILER
-#include <cub/block/block_scan.cuh>
+#include <cub/warp/warp_scan.cuh>
 #endif
 #else
-// The narrow header: rocprim/rocprim.hpp pulls in device-wide code that does not build everywhere.
-#include <rocprim/block/block_scan.hpp>
+// Narrow headers: rocprim/rocprim.hpp pulls in device-wide code that does not build everywhere.
 #include <rocprim/warp/warp_reduce.hpp>
+#include <rocprim/warp/warp_scan.hpp>
 #endif
 
 KINDEX_NAMESPACE_BEGIN
@@ -36,6 +36,9 @@ KINDEX_DEVICE int uniform(int value) {
 #else
   return value;
 #endif
+}
+KINDEX_DEVICE std::uint32_t uniform(std::uint32_t value) {
+  return static_cast<std::uint32_t>(uniform(static_cast<int>(value)));
 }
 
 KINDEX_DEVICE int lane_id() { return static_cast<int>(threadIdx.x) % wave_size; }
@@ -89,25 +92,20 @@ KINDEX_DEVICE std::uint32_t group_max(std::uint32_t value) {
 #endif
 }
 
-/// Sum of all lower-numbered threads' values in the block, and the total.
-template <int BlockSize>
-struct block_prefix_sum {
+/// Sum of the values of this lane and all lower ones. All lanes of the wave take part.
+KINDEX_DEVICE std::uint32_t inclusive_prefix_sum(std::uint32_t value) {
+  // Neither needs memory for a whole wave.
 #if KINDEX_PLATFORM_NVIDIA
-  using scan = cub::BlockScan<std::uint32_t, BlockSize, cub::BLOCK_SCAN_WARP_SCANS>;
-  using storage = typename scan::TempStorage;
-  static KINDEX_DEVICE void run(std::uint32_t value, std::uint32_t& prefix, std::uint32_t& total,
-                                storage& shared) {
-    scan(shared).ExclusiveSum(value, prefix, total);
-  }
+  using scan = cub::WarpScan<std::uint32_t>;
+  typename scan::TempStorage storage;
+  scan(storage).InclusiveSum(value, value);
 #else
-  using scan = ::rocprim::block_scan<std::uint32_t, BlockSize>;
-  using storage = typename scan::storage_type;
-  static KINDEX_DEVICE void run(std::uint32_t value, std::uint32_t& prefix, std::uint32_t& total,
-                                storage& shared) {
-    scan().exclusive_scan(value, prefix, 0u, total, shared);
-  }
+  using scan = ::rocprim::warp_scan<std::uint32_t, wave_size>;
+  typename scan::storage_type storage;
+  scan().inclusive_scan(value, value, storage);
 #endif
-};
+  return value;
+}
 
 #endif  // KINDEX_DEVICE_COMPILER
 
