@@ -763,7 +763,7 @@ bool decode_line(std::string_view line, instruction* out) {
   bool understood = true;
   if (base == "s_waitcnt") {
     parse_waitcnt(rest, &i);
-  } else {
+  } else if (base != "s_branch" && !starts_with(base, "s_cbranch")) {
     for (std::string_view part : split(rest, ',')) {
       const auto tokens = split(part, ' ');
       for (size_t k = 0; k < tokens.size(); ++k) {
@@ -779,8 +779,10 @@ bool decode_line(std::string_view line, instruction* out) {
   if (has_two_destinations(base)) i.destination_count = 2;
   i.run = choose_handler(&i);
   if (!understood || !i.run) i.run = run_unsupported;
-  if ((i.kind == instruction_class::branch || base == "s_call_b64") && i.operand_count) {
-    i.branch_words = static_cast<int16_t>(i.operands[i.operand_count - 1].integer);
+  // From the encoding: the text may name a symbol instead of the distance.
+  if (i.kind == instruction_class::branch) {
+    i.branch_words = static_cast<int16_t>(
+        std::strtoul(std::string(trim(encoding).substr(0, 8)).c_str(), nullptr, 16));
   }
   mark_indirect(&i);
   collect_masks(&i);

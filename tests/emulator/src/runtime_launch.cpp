@@ -387,6 +387,7 @@ KINDEX_EMULATOR_API hipError_t hipModuleGetFunction(hipFunction_t* function, hip
   if (!function || !name) return fail(hipErrorInvalidValue);
   if (!module) return fail(hipErrorInvalidHandle);
   if (!module->object->find_kernel(name)) return fail(hipErrorNotFound);
+  const std::lock_guard<std::mutex> lock(global().mutex);
   module->functions.push_back(std::make_unique<ihipModuleSymbol_t>());
   *function = module->functions.back().get();
   (*function)->object = module->object.get();

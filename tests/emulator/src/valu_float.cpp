@@ -15,10 +15,11 @@ constexpr uint16_t common = feature_dpp | feature_sdwa | feature_clamp | feature
                             feature_sign;
 constexpr uint16_t three_source = feature_clamp | feature_output_scale | feature_sign;
 
-// The transcendental unit neither reads nor writes denormals.
+// The transcendental unit does not read denormals.
 float flush(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
 
-float reciprocal(float x) { return flush(1.0f / flush(x)); }
+// Denormal results stay: the refinement of a correctly rounded division depends on them.
+float reciprocal(float x) { return 1.0f / flush(x); }
 
 float reciprocal_root(float x) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(flush(x))));
@@ -73,21 +74,22 @@ void run_ldexp(wave& w, const instruction& i) {
   write_lanes(w, i, result);
 }
 
+int biased_exponent(double x, bool single) {
+  return single ? static_cast<int>((as_bits(static_cast<float>(x)) >> 23) & 255)
+                : static_cast<int>((as_bits(x) >> 52) & 2047);
+}
+
 // v_div_scale by the rules of the instruction set manual. Source 0 is returned, scaled; sources 1
 // and 2 are denominator and numerator; VCC says that v_div_fmas has to scale back.
 double scale_division(double s0, double s1, double s2, bool single, bool* vcc) {
   *vcc = false;
   if (s2 == 0 || s1 == 0) return NAN;
-  const auto biased_exponent = [&](double x) {
-    return single ? static_cast<int>((as_bits(static_cast<float>(x)) >> 23) & 255)
-                  : static_cast<int>((as_bits(x) >> 52) & 2047);
-  };
   const auto denormal = [&](double x) {
     return x != 0 && std::fabs(x) < (single ? 0x1p-126 : 0x1p-1022);
   };
   const int scale = single ? 64 : 128;
-  const int e1 = biased_exponent(s1);
-  const int e2 = biased_exponent(s2);
+  const int e1 = biased_exponent(s1, single);
+  const int e2 = biased_exponent(s2, single);
   const double quotient =
       single ? static_cast<double>(static_cast<float>(s2) / static_cast<float>(s1)) : s2 / s1;
   // The reciprocal of a single is never denormal in double precision.
@@ -111,8 +113,9 @@ double scale_division(double s0, double s1, double s2, bool single, bool* vcc) {
   return s0;
 }
 
-// v_div_fixup: the special cases of quotient = numerator / denominator.
-double fix_division(double quotient, double denominator, double numerator) {
+// v_div_fixup: the special cases of quotient = numerator / denominator. A quotient far below the
+// smallest denormal is zero; one that the refinement made NaN had overflowed.
+double fix_division(double quotient, double denominator, double numerator, bool single) {
   const bool negative = std::signbit(denominator) != std::signbit(numerator);
   if (numerator != numerator) return numerator;
   if (denominator != denominator) return denominator;
@@ -120,6 +123,11 @@ double fix_division(double quotient, double denominator, double numerator) {
   if (std::isinf(denominator) && std::isinf(numerator)) return NAN;
   if (denominator == 0 || std::isinf(numerator)) return negative ? -INFINITY : INFINITY;
   if (std::isinf(denominator) || numerator == 0) return negative ? -0.0 : 0.0;
+  if (biased_exponent(numerator, single) - biased_exponent(denominator, single) <
+      (single ? -150 : -1075)) {
+    return negative ? -0.0 : 0.0;
+  }
+  if (quotient != quotient) return negative ? -INFINITY : INFINITY;
   return negative ? -std::fabs(quotient) : std::fabs(quotient);
 }
 
@@ -185,7 +193,7 @@ void run_div_fixup_f64(wave& w, const instruction& i) {
     write_wide(w, i, 0, l,
                as_bits(fix_division(as_double(read_wide(w, i, 1, l, wide_type::f64)),
                                     as_double(read_wide(w, i, 2, l, wide_type::f64)),
-                                    as_double(read_wide(w, i, 3, l, wide_type::f64)))));
+                                    as_double(read_wide(w, i, 3, l, wide_type::f64)), false)));
   });
 }
 
@@ -247,7 +255,7 @@ constexpr handler_entry table[] = {
     {"v_div_scale_f32", run_div_scale_f32, feature_sign},
     {"v_div_fmas_f32", run_div_fmas_f32, three_source},
     {"v_div_fixup_f32", lanewise_f32_active<3, [](float x, float y, float z) {
-       return static_cast<float>(fix_division(x, y, z));
+       return static_cast<float>(fix_division(x, y, z, true));
      }>, three_source},
     {"v_div_scale_f64", run_div_scale_f64, feature_sign},
     {"v_div_fmas_f64", run_div_fmas_f64, feature_sign},
