@@ -215,8 +215,8 @@ void check_shape(int head_dim, int next_n, int num_heads, page_geometry geometry
 void check_shapes(int head_dim) {
   for_each_format([&](fp8_format format) {
     std::uint64_t turn = 0;
-    for (const auto& [next_n, num_heads] :
-         {std::pair{1, 64}, std::pair{1, 32}, std::pair{2, 64}, std::pair{8, 128}}) {
+    for (const auto& [next_n, num_heads] : {std::pair{1, 64}, std::pair{1, 32}, std::pair{2, 64},
+                                            std::pair{8, 128}, std::pair{3, 16}, std::pair{1, 8}}) {
       for (const page_geometry geometry : all_page_geometries()) {
         check_shape(head_dim, next_n, num_heads, geometry, format, ++turn);
       }

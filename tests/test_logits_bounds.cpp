@@ -54,7 +54,7 @@ TEST_CASE("logits: widths that divide nothing", "[logits_bounds]") {
 }
 
 TEST_CASE("logits: arrays end with their last element at every batch size", "[logits_bounds]") {
-  for (const int num_seqs : {1, 2, 3, 31, 65, 257}) {
+  for (const int num_seqs : {1, 2, 3, 31, 65, 257, 1025}) {
     for (const int next_n : {1, 3}) {
       test_case test;
       for (int b = 0; b < num_seqs; ++b) test.lens.push_back(b * 29 % 71);
