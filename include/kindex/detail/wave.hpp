@@ -18,7 +18,6 @@
 #else
 // The narrow header: rocprim/rocprim.hpp pulls in device-wide code that does not build everywhere.
 #include <rocprim/block/block_scan.hpp>
-#include <rocprim/warp/warp_reduce.hpp>
 #endif
 
 KINDEX_NAMESPACE_BEGIN
@@ -37,6 +36,9 @@ KINDEX_DEVICE int uniform(int value) {
   return value;
 #endif
 }
+
+/// What ballot returns if all lanes agree.
+inline constexpr std::uint64_t all_lanes = ~std::uint64_t{0} >> (64 - wave_size);
 
 KINDEX_DEVICE int lane_id() { return static_cast<int>(threadIdx.x) % wave_size; }
 
@@ -69,24 +71,33 @@ KINDEX_DEVICE std::uint64_t ballot(bool predicate) {
 #endif
 }
 
-/// The largest of the values of a group of GroupSize neighbouring lanes (a power of two), in each
-/// of them. Every lane of the group takes part.
+#if !KINDEX_PLATFORM_NVIDIA
+/// The value that the lane holds which a DPP control names: an operand modifier of vector
+/// instructions, so that an exchange between near lanes costs no instruction of its own.
+template <int Control>
+KINDEX_DEVICE std::uint32_t exchange_near(std::uint32_t value) {
+  return static_cast<std::uint32_t>(
+      __builtin_amdgcn_update_dpp(0, static_cast<int>(value), Control, 0xF, 0xF, true));
+}
+#endif
+
+/// The largest of the values of a group of 4 or 8 neighbouring lanes, in each of them. Every lane
+/// of the group takes part.
 template <int GroupSize>
 KINDEX_DEVICE std::uint32_t group_max(std::uint32_t value) {
+  static_assert(GroupSize == 4 || GroupSize == 8, "kindex: groups of 4 or 8 lanes");
+  const auto larger = [](std::uint32_t a, std::uint32_t b) { return a > b ? a : b; };
 #if KINDEX_PLATFORM_NVIDIA
 #pragma unroll
-  for (int mask = 1; mask < GroupSize; mask *= 2) {
-    const std::uint32_t other = shuffle_xor(value, mask);
-    value = other > value ? other : value;
-  }
-  return value;
+  for (int mask = 1; mask < GroupSize; mask *= 2) value = larger(value, shuffle_xor(value, mask));
 #else
-  // All-reduce by DPP; groups this small need no shared memory.
-  using reduce = ::rocprim::warp_reduce<std::uint32_t, GroupSize, true>;
-  typename reduce::storage_type storage;
-  reduce().reduce(value, value, storage, ::rocprim::maximum<std::uint32_t>());
-  return value;
+  value = larger(value, exchange_near<0xB1>(value));  // quad_perm: lane XOR 1
+  value = larger(value, exchange_near<0x4E>(value));  // quad_perm: lane XOR 2
+  if constexpr (GroupSize == 8) {
+    value = larger(value, exchange_near<0x141>(value));  // row_half_mirror: 7 - lane, of eight
+  }
 #endif
+  return value;
 }
 
 /// Sum of all lower-numbered threads' values in the block, and the total.
