@@ -26,6 +26,10 @@ constexpr uint32_t flags_machine_mask = 0xff;
 constexpr uint32_t flags_gfx942 = 0x4c;
 constexpr uint32_t note_amdgpu_metadata = 32;
 
+// Dynamic relocations: symbol plus addend, image base plus addend.
+constexpr uint32_t relocation_absolute64 = 3;
+constexpr uint32_t relocation_relative64 = 13;
+
 // Above this much code one function at a time is disassembled.
 constexpr uint64_t whole_text_limit = 1 << 20;
 
@@ -138,6 +142,34 @@ bool code_object::parse(std::string* error) {
       }
       std::string name = text_at(file_, names + entry.st_name);
       if (!name.empty()) symbols_[std::move(name)] = {entry.st_value, entry.st_size};
+    }
+  }
+  for (const Elf64_Shdr& s : sections) {
+    if (s.sh_type != SHT_RELA || !(s.sh_flags & SHF_ALLOC)) continue;
+    const uint64_t symbols = s.sh_link < sections.size() ? sections[s.sh_link].sh_offset : 0;
+    for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= s.sh_size; at += sizeof(Elf64_Rela)) {
+      Elf64_Rela r;
+      Elf64_Sym target = {};
+      if (!read_at(file_, s.sh_offset + at, &r) ||
+          !read_at(file_, symbols + ELF64_R_SYM(r.r_info) * sizeof(Elf64_Sym), &target) ||
+          r.r_offset + 8 > image_bytes_) {
+        *error = "unreadable relocation";
+        return false;
+      }
+      const uint32_t kind = ELF64_R_TYPE(r.r_info);
+      if (kind != relocation_relative64 && kind != relocation_absolute64) {
+        *error = "relocation of kind " + std::to_string(kind) + " is not supported";
+        return false;
+      }
+      if (kind == relocation_absolute64 && target.st_shndx == SHN_UNDEF) {
+        *error = "undefined symbol " + text_at(file_, sections[sections[s.sh_link].sh_link].sh_offset +
+                                                          target.st_name);
+        return false;
+      }
+      const uint64_t value =
+          address_of(kind == relocation_absolute64 ? target.st_value : 0) +
+          static_cast<uint64_t>(r.r_addend);
+      std::memcpy(image_ + r.r_offset, &value, sizeof value);
     }
   }
   for (auto& [name, kernel] : kernels_) {
