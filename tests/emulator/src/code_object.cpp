@@ -54,8 +54,7 @@ void run_past_end(wave& w, const instruction& i) {
 
 }  // namespace
 
-std::unique_ptr<code_object> code_object::load(const void* data, size_t size,
-                                               std::string* error) {
+std::unique_ptr<code_object> code_object::load(const void* data, size_t size, std::string* error) {
   std::unique_ptr<code_object> object(new code_object);
   const uint8_t* bytes = static_cast<const uint8_t*>(data);
   object->file_.assign(bytes, bytes + size);
@@ -92,8 +91,8 @@ bool code_object::parse(std::string* error) {
     }
   }
   image_bytes_ = (image_bytes_ + 4096) & ~uint64_t{4095};
-  void* image = mmap(nullptr, image_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                     -1, 0);
+  void* image =
+      mmap(nullptr, image_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (image == MAP_FAILED) {
     *error = "out of memory";
     return false;
@@ -162,13 +161,12 @@ bool code_object::parse(std::string* error) {
         return false;
       }
       if (kind == relocation_absolute64 && target.st_shndx == SHN_UNDEF) {
-        *error = "undefined symbol " + text_at(file_, sections[sections[s.sh_link].sh_link].sh_offset +
-                                                          target.st_name);
+        *error = "undefined symbol " +
+                 text_at(file_, sections[sections[s.sh_link].sh_link].sh_offset + target.st_name);
         return false;
       }
-      const uint64_t value =
-          address_of(kind == relocation_absolute64 ? target.st_value : 0) +
-          static_cast<uint64_t>(r.r_addend);
+      const uint64_t value = address_of(kind == relocation_absolute64 ? target.st_value : 0) +
+                             static_cast<uint64_t>(r.r_addend);
       std::memcpy(image_ + r.r_offset, &value, sizeof value);
     }
   }
@@ -276,8 +274,7 @@ function_code* code_object::decode_function(uint64_t pc) {
   if (text_end_ - text_begin_ <= whole_text_limit) {
     if (!text_indexed_) index_text();
     const auto by_pc = [](const std::pair<uint64_t, size_t>& a, uint64_t b) { return a.first < b; };
-    const auto first =
-        std::lower_bound(text_lines_.begin(), text_lines_.end(), code->begin, by_pc);
+    const auto first = std::lower_bound(text_lines_.begin(), text_lines_.end(), code->begin, by_pc);
     const auto last = std::lower_bound(first, text_lines_.end(), code->end, by_pc);
     const size_t from = first == text_lines_.end() ? text_.size() : first->second;
     const size_t to = last == text_lines_.end() ? text_.size() : last->second;
@@ -311,7 +308,8 @@ function_code* code_object::decode_function(uint64_t pc) {
   }
   for (instruction& i : code->instructions) {
     if (i.kind != instruction_class::branch || i.base.compare(0, 2, "s_") != 0) continue;
-    const uint64_t target = i.pc + 4 + static_cast<uint64_t>(4 * static_cast<int64_t>(i.branch_words));
+    const uint64_t target =
+        i.pc + 4 + static_cast<uint64_t>(4 * static_cast<int64_t>(i.branch_words));
     if (target < code->begin || target >= code->end || (target - code->begin) % 4) continue;
     const int32_t index = code->by_word[(target - code->begin) / 4];
     if (index >= 0) i.target = &code->instructions[static_cast<size_t>(index)];

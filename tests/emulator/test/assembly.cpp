@@ -25,7 +25,8 @@ std::string temporary_path() {
 
 void write_kernel(std::ostream& out, const assembly_kernel& k) {
   out << ".text\n.globl " << k.name << "\n.p2align 8\n.type " << k.name << ",@function\n"
-      << k.name << ":\n" << k.body << "\n  s_endpgm\n"
+      << k.name << ":\n"
+      << k.body << "\n  s_endpgm\n"
       << ".L" << k.name << "_end:\n.size " << k.name << ", .L" << k.name << "_end-" << k.name
       << "\n.rodata\n.p2align 6\n.amdhsa_kernel " << k.name
       << "\n  .amdhsa_group_segment_fixed_size " << k.lds
@@ -137,9 +138,9 @@ hipError_t assembly_module::launch(const std::string& name, std::vector<void*> p
 inputs make_inputs(input_kind kind, uint32_t seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<float> real(-100.0f, 100.0f);
-  const float special[] = {0.0f,      -0.0f,    1.0f,          -1.0f,     INFINITY,  -INFINITY,
-                           NAN,       0.5f,     -0.5f,         1.5f,      2.5f,      1e-40f,
-                           -1e-40f,   65504.0f, 0x1p-126f,     3.4e38f,   1e30f,     -1e30f,
+  const float special[] = {0.0f,      -0.0f,    1.0f,          -1.0f,     INFINITY, -INFINITY,
+                           NAN,       0.5f,     -0.5f,         1.5f,      2.5f,     1e-40f,
+                           -1e-40f,   65504.0f, 0x1p-126f,     3.4e38f,   1e30f,    -1e30f,
                            0x1p-149f, 16777216, 0.9999999404f, 1.0000001f};
   constexpr int specials = sizeof special / sizeof special[0];
   const uint32_t whole[] = {0, 1, 2, 31, 32, 0x7fffffff, 0x80000000u, 0xffffffffu, 0xffff, 0x10000};
@@ -216,8 +217,8 @@ void check_rows(const std::vector<row>& rows, input_kind kind, compare how) {
         if (how == compare::f64) {
           const double a = f64(got(0), got(1));
           const double b = f64(expected[0], expected[1]);
-          equal = (got(0) == expected[0] && got(1) == expected[1]) ||
-                  (std::isnan(a) && std::isnan(b));
+          equal =
+              (got(0) == expected[0] && got(1) == expected[1]) || (std::isnan(a) && std::isnan(b));
         } else {
           equal = true;
           for (int r = 0; r < 4; ++r) equal = equal && same(got(r), expected[r], how);

@@ -30,7 +30,9 @@ To bits(const From& from) {
 }
 inline float f32(uint32_t x) { return bits<float>(x); }
 inline uint32_t u32(float x) { return bits<uint32_t>(x); }
-inline float f16(uint32_t x) { return static_cast<float>(bits<_Float16>(static_cast<uint16_t>(x))); }
+inline float f16(uint32_t x) {
+  return static_cast<float>(bits<_Float16>(static_cast<uint16_t>(x)));
+}
 inline uint32_t h16(double x) { return bits<uint16_t>(static_cast<_Float16>(x)); }
 inline double f64(uint32_t low, uint32_t high) {
   return bits<double>(low | (static_cast<uint64_t>(high) << 32));

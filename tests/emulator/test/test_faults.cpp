@@ -141,16 +141,22 @@ TEST_CASE("LDS races between barriers", "[faults]") {
       {"early", body + "  s_barrier\n  ds_read_b32 v5, v3\n", 512},
       {"write_write", "  v_and_b32 v2, 63, v0\n  v_lshlrev_b32 v2, 2, v2\n  ds_write_b32 v2, v0\n",
        512},
-      {"read_write", "  v_lshlrev_b32 v2, 2, v0\n  v_sub_u32 v3, 508, v2\n"
-                     "  ds_read_b32 v5, v3\n  s_waitcnt lgkmcnt(0)\n  ds_write_b32 v2, v0\n", 512},
+      {"read_write",
+       "  v_lshlrev_b32 v2, 2, v0\n  v_sub_u32 v3, 508, v2\n"
+       "  ds_read_b32 v5, v3\n  s_waitcnt lgkmcnt(0)\n  ds_write_b32 v2, v0\n",
+       512},
       // Two waves write different halves of one dword: no race.
       {"halves", other_wave + "  ds_write_b16 v4, v0\n", 64},
-      {"halves_race", other_wave + "  ds_write_b16 v4, v0\n  v_mov_b32 v5, 0\n"
-                                   "  s_waitcnt lgkmcnt(0)\n  ds_read_b32 v6, v5\n", 64},
+      {"halves_race",
+       other_wave + "  ds_write_b16 v4, v0\n  v_mov_b32 v5, 0\n"
+                    "  s_waitcnt lgkmcnt(0)\n  ds_read_b32 v6, v5\n",
+       64},
       // Atomics of several waves on one place are no race, a plain read of it is.
       {"atomics", "  v_mov_b32 v2, 0\n  v_mov_b32 v3, 1\n  ds_add_u32 v2, v3\n", 64},
-      {"atomic_read", "  v_mov_b32 v2, 0\n  v_mov_b32 v3, 1\n  ds_add_u32 v2, v3\n"
-                      "  s_waitcnt lgkmcnt(0)\n  ds_read_b32 v4, v2\n", 64},
+      {"atomic_read",
+       "  v_mov_b32 v2, 0\n  v_mov_b32 v3, 1\n  ds_add_u32 v2, v3\n"
+       "  s_waitcnt lgkmcnt(0)\n  ds_read_b32 v4, v2\n",
+       64},
   });
   for (const char* ok : {"fine", "halves", "atomics"}) {
     INFO(ok);

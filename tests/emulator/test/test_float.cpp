@@ -76,11 +76,13 @@ TEST_CASE("single precision arithmetic", "[float]") {
           one("v_sub_f32 v10, v1, v2", [](float x, float y, float) { return x - y; }),
           one("v_subrev_f32 v10, v1, v2", [](float x, float y, float) { return y - x; }),
           one("v_mul_f32 v10, v1, v2", [](float x, float y, float) { return x * y; }),
-          one("v_mul_f32 v10, 0x40490fdb, v2", [](float, float y, float) { return f32(0x40490fdb) * y; }),
+          one("v_mul_f32 v10, 0x40490fdb, v2",
+              [](float, float y, float) { return f32(0x40490fdb) * y; }),
           one("v_add_f32 v10, s16, v2\n  v_add_f32 v10, -v1, |v2|",
               [](float x, float y, float) { return -x + std::abs(y); }),
           one("v_mul_f32 v10, -|v1|, v2", [](float x, float y, float) { return -std::abs(x) * y; }),
-          one("v_add_f32_e64 v10, v1, v2 clamp", [](float x, float y, float) { return unit(x + y); }),
+          one("v_add_f32_e64 v10, v1, v2 clamp",
+              [](float x, float y, float) { return unit(x + y); }),
           one("v_fma_f32 v10, v1, v2, v3",
               [](float x, float y, float z) { return std::fma(x, y, z); }),
           one("v_fma_f32 v10, v1, -v2, |v3|",
@@ -97,39 +99,45 @@ TEST_CASE("single precision arithmetic", "[float]") {
               [](float x, float y, float z) { return larger(larger(x, y), z); }),
           one("v_min3_f32 v10, v1, v2, v3",
               [](float x, float y, float z) { return smaller(smaller(x, y), z); }),
-          one("v_med3_f32 v10, v1, v2, v3", [](float x, float y, float z) {
-            if (std::isnan(x) || std::isnan(y) || std::isnan(z)) return smaller(smaller(x, y), z);
-            return larger(smaller(x, y), smaller(larger(x, y), z));
-          }),
-          one("v_med3_f32 v10, v1, 4.0, -4.0", [](float x, float, float) {
-            return std::isnan(x) ? -4.0f : std::clamp(x, -4.0f, 4.0f);
-          }),
+          one("v_med3_f32 v10, v1, v2, v3",
+              [](float x, float y, float z) {
+                if (std::isnan(x) || std::isnan(y) || std::isnan(z))
+                  return smaller(smaller(x, y), z);
+                return larger(smaller(x, y), smaller(larger(x, y), z));
+              }),
+          one("v_med3_f32 v10, v1, 4.0, -4.0",
+              [](float x, float, float) {
+                return std::isnan(x) ? -4.0f : std::clamp(x, -4.0f, 4.0f);
+              }),
           one("v_floor_f32 v10, v1", [](float x, float, float) { return std::floor(x); }),
           one("v_ceil_f32 v10, v1", [](float x, float, float) { return std::ceil(x); }),
           one("v_trunc_f32 v10, v1", [](float x, float, float) { return std::trunc(x); }),
           one("v_rndne_f32 v10, v1", [](float x, float, float) { return std::nearbyint(x); }),
           one("v_fract_f32 v10, v1",
               [](float x, float, float) { return std::min(x - std::floor(x), 0x1.fffffep-1f); }),
-          one("v_rcp_f32 v10, v1",
-              [](float x, float, float) { return 1.0f / no_denormal(x); }),
+          one("v_rcp_f32 v10, v1", [](float x, float, float) { return 1.0f / no_denormal(x); }),
           one("v_sqrt_f32 v10, v1",
               [](float x, float, float) { return std::sqrt(no_denormal(x)); }),
           one("v_mov_b32 v30, 5\n  v_ldexp_f32 v10, v1, v30",
               [](float x, float, float) { return std::ldexp(x, 5); }),
-          one("v_mov_b32 v30, 0xffffff74\n  v_ldexp_f32 v10, v1, v30", [](float x, float, float) { return std::ldexp(x, -140); }),
-          one("v_frexp_mant_f32 v10, v1", [](float x, float, float) {
-            int e;
-            return std::isfinite(x) ? std::frexp(x, &e) : x;
-          }),
-          to_bits("v_frexp_exp_i32_f32 v10, v1", [](float x, float, float) {
-            int e = 0;
-            if (std::isfinite(x) && x != 0) std::frexp(x, &e);
-            return static_cast<u>(e);
-          }),
+          one("v_mov_b32 v30, 0xffffff74\n  v_ldexp_f32 v10, v1, v30",
+              [](float x, float, float) { return std::ldexp(x, -140); }),
+          one("v_frexp_mant_f32 v10, v1",
+              [](float x, float, float) {
+                int e;
+                return std::isfinite(x) ? std::frexp(x, &e) : x;
+              }),
+          to_bits("v_frexp_exp_i32_f32 v10, v1",
+                  [](float x, float, float) {
+                    int e = 0;
+                    if (std::isfinite(x) && x != 0) std::frexp(x, &e);
+                    return static_cast<u>(e);
+                  }),
           one("v_accvgpr_write_b32 a5, v1\n  s_nop 1\n  v_accvgpr_read_b32 v10, a5",
               [](float x, float, float) { return x; }),
           one("v_accvgpr_write_b32 a5, v1\n  s_nop 1\n  v_accvgpr_mov_b32 a6, a5\n  s_nop 1\n"
-              "  v_accvgpr_read_b32 v10, a6", [](float x, float, float) { return x; }),
+              "  v_accvgpr_read_b32 v10, a6",
+              [](float x, float, float) { return x; }),
       },
       input_kind::floats, compare::f32);
 }
@@ -212,23 +220,25 @@ TEST_CASE("double precision arithmetic", "[float]") {
               [](double x, double, double) { return std::ldexp(x, -7); }),
           two(t("v_sqrt_f64 v[10:11], v[30:31]"),
               [](double x, double, double) { return std::sqrt(x); }),
-          two(t("v_cvt_f64_f32 v[10:11], v1"), [](double x, double, double) {
-            return static_cast<double>(f32(static_cast<u>(bits<uint64_t>(x))));
-          }),
-          two(t("v_cvt_f64_i32 v[10:11], v1"), [](double x, double, double) {
-            return static_cast<double>(static_cast<int32_t>(bits<uint64_t>(x)));
-          }),
-          two(t("v_cvt_f64_u32 v[10:11], v1"), [](double x, double, double) {
-            return static_cast<double>(static_cast<u>(bits<uint64_t>(x)));
-          }),
+          two(t("v_cvt_f64_f32 v[10:11], v1"),
+              [](double x, double, double) {
+                return static_cast<double>(f32(static_cast<u>(bits<uint64_t>(x))));
+              }),
+          two(t("v_cvt_f64_i32 v[10:11], v1"),
+              [](double x, double, double) {
+                return static_cast<double>(static_cast<int32_t>(bits<uint64_t>(x)));
+              }),
+          two(t("v_cvt_f64_u32 v[10:11], v1"),
+              [](double x, double, double) {
+                return static_cast<double>(static_cast<u>(bits<uint64_t>(x)));
+              }),
           {t("v_cvt_i32_f64 v10, v[30:31]"),
            [](const inputs& in, int l, u* out) {
              const double x = f64(in.v[1][l], in.v[2][l]);
-             out[0] = std::isnan(x) ? 0
-                      : x >= 2147483647.0
-                          ? 0x7fffffffu
-                          : x <= -2147483648.0 ? 0x80000000u
-                                               : static_cast<u>(static_cast<int32_t>(x));
+             out[0] = std::isnan(x)        ? 0
+                      : x >= 2147483647.0  ? 0x7fffffffu
+                      : x <= -2147483648.0 ? 0x80000000u
+                                           : static_cast<u>(static_cast<int32_t>(x));
            }},
       },
       input_kind::doubles, compare::f64);
@@ -237,56 +247,61 @@ TEST_CASE("double precision arithmetic", "[float]") {
 TEST_CASE("conversions of single precision", "[float]") {
   check_rows(
       {
-          to_bits("v_cvt_u32_f32 v10, v1", [](float x, float, float) {
-            return !(x > 0) ? 0u : x >= 4294967296.0f ? ~0u : static_cast<u>(x);
-          }),
-          to_bits("v_cvt_i32_f32 v10, v1", [](float x, float, float) {
-            if (std::isnan(x)) return 0u;
-            if (x >= 2147483648.0f) return 0x7fffffffu;
-            if (x <= -2147483648.0f) return 0x80000000u;
-            return static_cast<u>(static_cast<int32_t>(x));
-          }),
-          to_bits("v_cvt_flr_i32_f32 v10, v1", [](float x, float, float) {
-            const float y = std::floor(x);
-            if (std::isnan(y)) return 0u;
-            if (y >= 2147483648.0f) return 0x7fffffffu;
-            if (y <= -2147483648.0f) return 0x80000000u;
-            return static_cast<u>(static_cast<int32_t>(y));
-          }),
+          to_bits("v_cvt_u32_f32 v10, v1",
+                  [](float x, float, float) {
+                    return !(x > 0) ? 0u : x >= 4294967296.0f ? ~0u : static_cast<u>(x);
+                  }),
+          to_bits("v_cvt_i32_f32 v10, v1",
+                  [](float x, float, float) {
+                    if (std::isnan(x)) return 0u;
+                    if (x >= 2147483648.0f) return 0x7fffffffu;
+                    if (x <= -2147483648.0f) return 0x80000000u;
+                    return static_cast<u>(static_cast<int32_t>(x));
+                  }),
+          to_bits("v_cvt_flr_i32_f32 v10, v1",
+                  [](float x, float, float) {
+                    const float y = std::floor(x);
+                    if (std::isnan(y)) return 0u;
+                    if (y >= 2147483648.0f) return 0x7fffffffu;
+                    if (y <= -2147483648.0f) return 0x80000000u;
+                    return static_cast<u>(static_cast<int32_t>(y));
+                  }),
           to_bits("v_cvt_f32_u32 v10, v1",
                   [](float x, float, float) { return u32(static_cast<float>(u32(x))); }),
-          to_bits("v_cvt_f32_i32 v10, v1", [](float x, float, float) {
-            return u32(static_cast<float>(static_cast<int32_t>(u32(x))));
-          }),
+          to_bits("v_cvt_f32_i32 v10, v1",
+                  [](float x, float, float) {
+                    return u32(static_cast<float>(static_cast<int32_t>(u32(x))));
+                  }),
           to_bits("v_cvt_f32_ubyte0 v10, v1",
                   [](float x, float, float) { return u32(static_cast<float>(u32(x) & 255)); }),
-          to_bits("v_cvt_f32_ubyte2 v10, v1",
-                  [](float x, float, float) { return u32(static_cast<float>(u32(x) >> 16 & 255)); }),
+          to_bits(
+              "v_cvt_f32_ubyte2 v10, v1",
+              [](float x, float, float) { return u32(static_cast<float>(u32(x) >> 16 & 255)); }),
           to_bits("v_cvt_f32_ubyte3 v10, v1",
                   [](float x, float, float) { return u32(static_cast<float>(u32(x) >> 24)); }),
-          to_bits("v_cvt_f32_f16 v10, v1",
-                  [](float x, float, float) { return u32(f16(u32(x))); }),
+          to_bits("v_cvt_f32_f16 v10, v1", [](float x, float, float) { return u32(f16(u32(x))); }),
           to_bits("v_cvt_f16_f32 v10, v1", [](float x, float, float) { return h16(x); }),
       },
       input_kind::floats, compare::f32);
-  check_rows({to_bits("v_cvt_pkrtz_f16_f32 v10, v1, v2", [](float x, float y, float) {
-               // Towards zero: drop the bits that a half has no room for.
-               const auto cut = [](float a) {
-                 u h = h16(a);
-                 if (std::abs(f16(h)) > std::abs(a)) --h;
-                 return h;
-               };
-               return cut(x) | cut(y) << 16;
-             })},
+  check_rows({to_bits("v_cvt_pkrtz_f16_f32 v10, v1, v2",
+                      [](float x, float y, float) {
+                        // Towards zero: drop the bits that a half has no room for.
+                        const auto cut = [](float a) {
+                          u h = h16(a);
+                          if (std::abs(f16(h)) > std::abs(a)) --h;
+                          return h;
+                        };
+                        return cut(x) | cut(y) << 16;
+                      })},
              input_kind::small_floats);
 }
 
 TEST_CASE("float compares and classes", "[float]") {
   std::vector<row> rows;
   const auto add = [&](const std::string& text, std::function<bool(float, float)> f) {
-    rows.push_back(to_bits(
-        keep(text + "\n  v_mov_b32 v10, 0\n  s_nop 1\n  v_cndmask_b32 v10, 0, 1, s[30:31]"),
-        [f](float x, float y, float) { return f(x, y) ? 1u : 0u; }));
+    rows.push_back(
+        to_bits(keep(text + "\n  v_mov_b32 v10, 0\n  s_nop 1\n  v_cndmask_b32 v10, 0, 1, s[30:31]"),
+                [f](float x, float y, float) { return f(x, y) ? 1u : 0u; }));
   };
   add("v_cmp_lt_f32 s[30:31], v1, v2", [](float x, float y) { return x < y; });
   add("v_cmp_eq_f32 s[30:31], v1, v2", [](float x, float y) { return x == y; });
@@ -330,10 +345,10 @@ TEST_CASE("flushed denormals", "[float]") {
   check_rows({one("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0\n  v_mul_f32 v10, 1.0, v1",
                   [](float x, float, float) { return no_denormal(x); })},
              input_kind::floats, compare::f32);
-  check_rows({one("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0\n"
-                  "  v_mul_f32_e64 v10, v1, v2 mul:4",
-                  [](float x, float y, float) { return x * y * 4; }),
-              one("v_mul_f32_e64 v10, v1, v2 mul:4",
-                  [](float x, float y, float) { return x * y; })},
-             input_kind::small_floats, compare::f32);
+  check_rows(
+      {one("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0\n"
+           "  v_mul_f32_e64 v10, v1, v2 mul:4",
+           [](float x, float y, float) { return x * y * 4; }),
+       one("v_mul_f32_e64 v10, v1, v2 mul:4", [](float x, float y, float) { return x * y; })},
+      input_kind::small_floats, compare::f32);
 }

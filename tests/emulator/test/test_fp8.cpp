@@ -99,7 +99,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 TEST_CASE("all 256 bytes decode", "[fp8]") {
   assembly_module module(kernel_list{{"e4m3", replaced(decode_body, "FORMAT", "fp8")},
-                          {"e5m2", replaced(decode_body, "FORMAT", "bf8")}});
+                                     {"e5m2", replaced(decode_body, "FORMAT", "bf8")}});
   buffer<uint8_t> in(256);
   for (int k = 0; k < 256; ++k) in[static_cast<size_t>(k)] = static_cast<uint8_t>(k);
   for (bool ocp : {false, true}) {
@@ -157,8 +157,8 @@ TEST_CASE("all bf16 patterns and their neighbours encode", "[fp8]") {
               static_cast<uint32_t>(nearest_code(std::abs(x), e5m2, ocp, saturate)) << 16 |
               static_cast<uint32_t>(nearest_code(x, e5m2, ocp, saturate)) << 24;
           if (out[k] != expected && wrong++ < 3) {
-            INFO(std::hex << "input " << in[k] << " e5m2 " << e5m2 << " ocp " << ocp
-                          << " saturate " << saturate);
+            INFO(std::hex << "input " << in[k] << " e5m2 " << e5m2 << " ocp " << ocp << " saturate "
+                          << saturate);
             CHECK(out[k] == expected);
           }
         }
@@ -169,7 +169,8 @@ TEST_CASE("all bf16 patterns and their neighbours encode", "[fp8]") {
 }
 
 TEST_CASE("overflow of fp8 is NaN, not saturation", "[fp8]") {
-  assembly_module module(kernel_list{{"k", replaced(replaced(encode_body, "FORMAT", "fp8"), "SETREG", "")}});
+  assembly_module module(
+      kernel_list{{"k", replaced(replaced(encode_body, "FORMAT", "fp8"), "SETREG", "")}});
   buffer<float> in(64);
   const float values[] = {240, 247.9f, 248, 448, 463.9f, 464, 464.1f, 465};
   for (size_t k = 0; k < 64; ++k) in[k] = values[k % 8];

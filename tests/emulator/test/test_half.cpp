@@ -19,9 +19,8 @@ float high(u x) { return f16(x >> 16); }
 int s16(u x) { return static_cast<int16_t>(x); }
 
 row one(const char* text, std::function<u(u, u, u)> f) {
-  return {text, [f](const inputs& in, int l, u* out) {
-            out[0] = f(in.v[1][l], in.v[2][l], in.v[3][l]);
-          }};
+  return {text,
+          [f](const inputs& in, int l, u* out) { out[0] = f(in.v[1][l], in.v[2][l], in.v[3][l]); }};
 }
 
 u pack(double a, double b) { return h16(a) | h16(b) << 16; }
@@ -38,7 +37,8 @@ TEST_CASE("half precision arithmetic", "[half]") {
           one("v_mov_b32 v10, 0\n  v_fma_f16 v10, v1, v2, v3",
               [](u a, u b, u c) { return h16(static_cast<double>(low(a)) * low(b) + low(c)); }),
           one("v_add_f16_sdwa v10, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 "
-              "src1_sel:WORD_1", [](u a, u b, u) { return h16(high(a) + high(b)); }),
+              "src1_sel:WORD_1",
+              [](u a, u b, u) { return h16(high(a) + high(b)); }),
           one("v_pack_b32_f16 v10, v1, v2", [](u a, u b, u) { return (a & 0xffff) | b << 16; }),
           one("v_pack_b32_f16 v10, v1, v2 op_sel:[1,0]",
               [](u a, u b, u) { return a >> 16 | b << 16; }),
@@ -54,7 +54,8 @@ TEST_CASE("16-bit integers", "[half]") {
           one("v_add_u16_e64 v10, v1, v2 clamp",
               [](u a, u b, u) { return std::min((a & 0xffff) + (b & 0xffff), 65535u); }),
           one("v_mul_lo_u16 v10, v1, v2", [](u a, u b, u) { return (a * b) & 0xffff; }),
-          one("v_mad_legacy_u16 v10, v1, v2, v3", [](u a, u b, u c) { return (a * b + c) & 0xffff; }),
+          one("v_mad_legacy_u16 v10, v1, v2, v3",
+              [](u a, u b, u c) { return (a * b + c) & 0xffff; }),
           one("v_lshlrev_b16 v10, v1, v2", [](u a, u b, u) { return (b << (a & 15)) & 0xffff; }),
           one("v_lshrrev_b16 v10, v1, v2", [](u a, u b, u) { return (b & 0xffff) >> (a & 15); }),
           one("v_ashrrev_i16 v10, v1, v2",
@@ -65,25 +66,30 @@ TEST_CASE("16-bit integers", "[half]") {
               [](u a, u b, u) { return std::min(a & 0xffff, b & 0xffff); }),
           one("v_pk_add_u16 v10, v1, v2",
               [](u a, u b, u) { return ((a + b) & 0xffff) | ((a >> 16) + (b >> 16)) << 16; }),
-          one("v_pk_sub_i16 v10, v1, v2 clamp", [](u a, u b, u) {
-            const auto cut = [](int x) {
-              return static_cast<u>(std::clamp(x, -32768, 32767)) & 0xffff;
-            };
-            return cut(s16(a) - s16(b)) | cut(s16(a >> 16) - s16(b >> 16)) << 16;
-          }),
-          one("v_pk_mul_lo_u16 v10, v1, v2 op_sel:[1,0] op_sel_hi:[0,1]", [](u a, u b, u) {
-            return (((a >> 16) * b) & 0xffff) | ((a & 0xffff) * (b >> 16)) << 16;
-          }),
-          one("v_pk_mad_u16 v10, v1, v2, v3", [](u a, u b, u c) {
-            return ((a * b + c) & 0xffff) | ((a >> 16) * (b >> 16) + (c >> 16)) << 16;
-          }),
-          one("v_pk_lshlrev_b16 v10, v1, v2", [](u a, u b, u) {
-            return ((b << (a & 15)) & 0xffff) | ((b >> 16) << (a >> 16 & 15)) << 16;
-          }),
-          one("v_pk_max_i16 v10, v1, v2", [](u a, u b, u) {
-            return (static_cast<u>(std::max(s16(a), s16(b))) & 0xffff) |
-                   static_cast<u>(std::max(s16(a >> 16), s16(b >> 16))) << 16;
-          }),
+          one("v_pk_sub_i16 v10, v1, v2 clamp",
+              [](u a, u b, u) {
+                const auto cut = [](int x) {
+                  return static_cast<u>(std::clamp(x, -32768, 32767)) & 0xffff;
+                };
+                return cut(s16(a) - s16(b)) | cut(s16(a >> 16) - s16(b >> 16)) << 16;
+              }),
+          one("v_pk_mul_lo_u16 v10, v1, v2 op_sel:[1,0] op_sel_hi:[0,1]",
+              [](u a, u b, u) {
+                return (((a >> 16) * b) & 0xffff) | ((a & 0xffff) * (b >> 16)) << 16;
+              }),
+          one("v_pk_mad_u16 v10, v1, v2, v3",
+              [](u a, u b, u c) {
+                return ((a * b + c) & 0xffff) | ((a >> 16) * (b >> 16) + (c >> 16)) << 16;
+              }),
+          one("v_pk_lshlrev_b16 v10, v1, v2",
+              [](u a, u b, u) {
+                return ((b << (a & 15)) & 0xffff) | ((b >> 16) << (a >> 16 & 15)) << 16;
+              }),
+          one("v_pk_max_i16 v10, v1, v2",
+              [](u a, u b, u) {
+                return (static_cast<u>(std::max(s16(a), s16(b))) & 0xffff) |
+                       static_cast<u>(std::max(s16(a >> 16), s16(b >> 16))) << 16;
+              }),
       },
       input_kind::integers);
 }
@@ -100,9 +106,10 @@ TEST_CASE("packed halves", "[half]") {
                 return pack(static_cast<double>(low(a)) * high(b) + low(c),
                             static_cast<double>(high(a)) * low(b) + high(c));
               }),
-          one("v_pk_max_f16 v10, v1, v2", [](u a, u b, u) {
-            return pack(std::fmax(low(a), low(b)), std::fmax(high(a), high(b)));
-          }),
+          one("v_pk_max_f16 v10, v1, v2",
+              [](u a, u b, u) {
+                return pack(std::fmax(low(a), low(b)), std::fmax(high(a), high(b)));
+              }),
       },
       input_kind::halves, compare::f16);
   check_rows(
@@ -137,7 +144,8 @@ TEST_CASE("packed singles", "[half]") {
       "  v_mov_b32 v34, v5\n  v_mov_b32 v35, v6\n  ";
   struct packed_case {
     std::string text;
-    std::function<std::pair<float, float>(const float*, const float*, const float*, const float*)> f;
+    std::function<std::pair<float, float>(const float*, const float*, const float*, const float*)>
+        f;
   };
   static const packed_case cases[] = {
       {"v_pk_fma_f32 v[10:11], v[30:31], v[32:33], v[34:35]",

@@ -23,9 +23,8 @@ int32_t i16(u x) { return i32(x << 16) >> 16; }
 int32_t i8(u x) { return i32(x << 24) >> 24; }
 
 row one(const char* text, std::function<u(u, u, u)> f) {
-  return {text, [f](const inputs& in, int l, u* out) {
-            out[0] = f(in.v[1][l], in.v[2][l], in.v[3][l]);
-          }};
+  return {text,
+          [f](const inputs& in, int l, u* out) { out[0] = f(in.v[1][l], in.v[2][l], in.v[3][l]); }};
 }
 
 row pair(const char* text, std::function<u64(u64, u64, u64)> f) {
@@ -59,9 +58,11 @@ TEST_CASE("vector integer arithmetic", "[integer]") {
           one("v_sub_u32 v10, v1, v2", [](u a, u b, u) { return a - b; }),
           one("v_sub_u32_e64 v10, v1, v2 clamp", [](u a, u b, u) { return a < b ? 0 : a - b; }),
           one("v_subrev_u32 v10, v1, v2", [](u a, u b, u) { return b - a; }),
-          one("v_add_i32 v10, v1, v2 clamp", [](u a, u b, u) {
-            return static_cast<u>(std::clamp(i64{i32(a)} + i32(b), i64{INT32_MIN}, i64{INT32_MAX}));
-          }),
+          one("v_add_i32 v10, v1, v2 clamp",
+              [](u a, u b, u) {
+                return static_cast<u>(
+                    std::clamp(i64{i32(a)} + i32(b), i64{INT32_MIN}, i64{INT32_MAX}));
+              }),
           one("v_sub_i32 v10, v1, v2", [](u a, u b, u) { return a - b; }),
           one("v_mul_lo_u32 v10, v1, v2", [](u a, u b, u) { return a * b; }),
           one("v_mul_hi_u32 v10, v1, v2",
@@ -84,10 +85,12 @@ TEST_CASE("vector integer arithmetic", "[integer]") {
           one("v_xad_u32 v10, v1, v2, v3", [](u a, u b, u c) { return (a ^ b) + c; }),
           one("v_sad_u32 v10, v1, v2, v3",
               [](u a, u b, u c) { return std::max(a, b) - std::min(a, b) + c; }),
-          one("v_sad_u8 v10, v1, v2, v3", [](u a, u b, u c) {
-            for (int k = 0; k < 32; k += 8) c += static_cast<u>(std::abs(i32((a >> k) & 255) - i32((b >> k) & 255)));
-            return c;
-          }),
+          one("v_sad_u8 v10, v1, v2, v3",
+              [](u a, u b, u c) {
+                for (int k = 0; k < 32; k += 8)
+                  c += static_cast<u>(std::abs(i32((a >> k) & 255) - i32((b >> k) & 255)));
+                return c;
+              }),
           one("v_min_u32 v10, v1, v2", [](u a, u b, u) { return std::min(a, b); }),
           one("v_max_u32 v10, v1, v2", [](u a, u b, u) { return std::max(a, b); }),
           one("v_min_i32 v10, v1, v2",
@@ -97,26 +100,30 @@ TEST_CASE("vector integer arithmetic", "[integer]") {
           one("v_min3_i32 v10, v1, v2, v3",
               [](u a, u b, u c) { return static_cast<u>(std::min({i32(a), i32(b), i32(c)})); }),
           one("v_max3_u32 v10, v1, v2, v3", [](u a, u b, u c) { return std::max({a, b, c}); }),
-          one("v_med3_i32 v10, v1, v2, v3", [](u a, u b, u c) {
-            int32_t x[] = {i32(a), i32(b), i32(c)};
-            std::sort(x, x + 3);
-            return static_cast<u>(x[1]);
-          }),
-          one("v_med3_u32 v10, v1, v2, v3", [](u a, u b, u c) {
-            u x[] = {a, b, c};
-            std::sort(x, x + 3);
-            return x[1];
-          }),
-          one("v_dot4_i32_i8 v10, v1, v2, v3", [](u a, u b, u c) {
-            i64 s = i32(c);
-            for (int k = 0; k < 32; k += 8) s += i8(a >> k) * i8(b >> k);
-            return static_cast<u>(s);
-          }),
-          one("v_mov_b32 v10, v3\n  v_dot4c_i32_i8 v10, v1, v2", [](u a, u b, u c) {
-            i64 s = i32(c);
-            for (int k = 0; k < 32; k += 8) s += i8(a >> k) * i8(b >> k);
-            return static_cast<u>(s);
-          }),
+          one("v_med3_i32 v10, v1, v2, v3",
+              [](u a, u b, u c) {
+                int32_t x[] = {i32(a), i32(b), i32(c)};
+                std::sort(x, x + 3);
+                return static_cast<u>(x[1]);
+              }),
+          one("v_med3_u32 v10, v1, v2, v3",
+              [](u a, u b, u c) {
+                u x[] = {a, b, c};
+                std::sort(x, x + 3);
+                return x[1];
+              }),
+          one("v_dot4_i32_i8 v10, v1, v2, v3",
+              [](u a, u b, u c) {
+                i64 s = i32(c);
+                for (int k = 0; k < 32; k += 8) s += i8(a >> k) * i8(b >> k);
+                return static_cast<u>(s);
+              }),
+          one("v_mov_b32 v10, v3\n  v_dot4c_i32_i8 v10, v1, v2",
+              [](u a, u b, u c) {
+                i64 s = i32(c);
+                for (int k = 0; k < 32; k += 8) s += i8(a >> k) * i8(b >> k);
+                return static_cast<u>(s);
+              }),
       },
       input_kind::integers);
 }
@@ -126,7 +133,8 @@ TEST_CASE("vector bits and shifts", "[integer]") {
       {
           one("v_and_b32 v10, v1, v2", [](u a, u b, u) { return a & b; }),
           one("v_or_b32 v10, s16, v2\n  v_xor_b32 v10, v10, v1\n  v_xor_b32 v10, v10, v1\n"
-              "  v_or_b32 v10, v1, v2", [](u a, u b, u) { return a | b; }),
+              "  v_or_b32 v10, v1, v2",
+              [](u a, u b, u) { return a | b; }),
           one("v_xor_b32 v10, v1, v2", [](u a, u b, u) { return a ^ b; }),
           one("v_xnor_b32 v10, v1, v2", [](u a, u b, u) { return ~(a ^ b); }),
           one("v_not_b32 v10, v1", [](u a, u, u) { return ~a; }),
@@ -136,7 +144,8 @@ TEST_CASE("vector bits and shifts", "[integer]") {
               [](u a, u b, u) { return static_cast<u>(i32(b) >> (a & 31)); }),
           one("v_bfe_u32 v10, v1, v2, v3",
               [](u a, u b, u c) { return (a >> (b & 31)) & ((1u << (c & 31)) - 1); }),
-          one("v_bfe_i32 v10, v1, 5, 9", [](u a, u, u) { return static_cast<u>(i32(a << 18) >> 23); }),
+          one("v_bfe_i32 v10, v1, 5, 9",
+              [](u a, u, u) { return static_cast<u>(i32(a << 18) >> 23); }),
           one("v_bfi_b32 v10, v1, v2, v3", [](u a, u b, u c) { return (a & b) | (~a & c); }),
           one("v_bfm_b32 v10, 5, 3", [](u, u, u) { return 31u << 3; }),
           one("v_alignbit_b32 v10, v1, v2, v3",
@@ -146,34 +155,38 @@ TEST_CASE("vector bits and shifts", "[integer]") {
           one("v_lshl_or_b32 v10, v1, v2, v3", [](u a, u b, u c) { return a << (b & 31) | c; }),
           one("v_and_or_b32 v10, v1, v2, v3", [](u a, u b, u c) { return (a & b) | c; }),
           one("v_or3_b32 v10, v1, v2, v3", [](u a, u b, u c) { return a | b | c; }),
-          one("v_bfrev_b32 v10, v1", [](u a, u, u) {
-            u r = 0;
-            for (int k = 0; k < 32; ++k) r = r << 1 | ((a >> k) & 1);
-            return r;
-          }),
+          one("v_bfrev_b32 v10, v1",
+              [](u a, u, u) {
+                u r = 0;
+                for (int k = 0; k < 32; ++k) r = r << 1 | ((a >> k) & 1);
+                return r;
+              }),
           one("v_ffbh_u32 v10, v1",
               [](u a, u, u) { return a ? static_cast<u>(std::countl_zero(a)) : ~0u; }),
           one("v_ffbl_b32 v10, v1",
               [](u a, u, u) { return a ? static_cast<u>(std::countr_zero(a)) : ~0u; }),
-          one("v_ffbh_i32 v10, v1", [](u a, u, u) {
-            if (a == 0 || a == ~0u) return ~0u;
-            return static_cast<u>(a >> 31 ? std::countl_one(a) : std::countl_zero(a));
-          }),
+          one("v_ffbh_i32 v10, v1",
+              [](u a, u, u) {
+                if (a == 0 || a == ~0u) return ~0u;
+                return static_cast<u>(a >> 31 ? std::countl_one(a) : std::countl_zero(a));
+              }),
           one("v_bcnt_u32_b32 v10, v1, v2",
               [](u a, u b, u) { return static_cast<u>(std::popcount(a)) + b; }),
           one("v_perm_b32 v10, v1, v2, v3\n  v_mov_b32 v3, 0x0c040d03\n"
               "  v_perm_b32 v10, v1, v2, v3",
               [](u a, u b, u) { return b >> 24 | 0xff00u | (a & 255) << 16; }),
-          one("v_mov_b32 v3, 0x08090a0b\n  v_perm_b32 v10, v1, v2, v3", [](u a, u b, u) {
-            const auto sign = [](u x, int bit) { return x >> bit & 1 ? 255u : 0u; };
-            return sign(a, 31) | sign(a, 15) << 8 | sign(b, 31) << 16 | sign(b, 15) << 24;
-          }),
+          one("v_mov_b32 v3, 0x08090a0b\n  v_perm_b32 v10, v1, v2, v3",
+              [](u a, u b, u) {
+                const auto sign = [](u x, int bit) { return x >> bit & 1 ? 255u : 0u; };
+                return sign(a, 31) | sign(a, 15) << 8 | sign(b, 31) << 16 | sign(b, 15) << 24;
+              }),
           one("v_cvt_pk_u16_u32 v10, v1, v2",
               [](u a, u b, u) { return std::min(a, 65535u) | std::min(b, 65535u) << 16; }),
-          one("v_cvt_pk_i16_i32 v10, v1, v2", [](u a, u b, u) {
-            return (static_cast<u>(std::clamp(i32(a), -32768, 32767)) & 0xffff) |
-                   static_cast<u>(std::clamp(i32(b), -32768, 32767)) << 16;
-          }),
+          one("v_cvt_pk_i16_i32 v10, v1, v2",
+              [](u a, u b, u) {
+                return (static_cast<u>(std::clamp(i32(a), -32768, 32767)) & 0xffff) |
+                       static_cast<u>(std::clamp(i32(b), -32768, 32767)) << 16;
+              }),
           one("v_mov_b32 v10, v1\n  v_swap_b32 v10, v2\n  v_add_u32 v10, v10, v2",
               [](u a, u b, u) { return a + b; }),
       },
@@ -195,9 +208,7 @@ TEST_CASE("vector instructions on 64 bits", "[integer]") {
           pair("v_mov_b32 v30, v1\n  v_mov_b32 v31, v2\n  v_lshrrev_b64 v[10:11], v3, v[30:31]",
                [](u64 a, u64 b, u64) { return a >> (b & 63); }),
           pair("v_mov_b32 v30, v1\n  v_mov_b32 v31, v2\n  v_ashrrev_i64 v[10:11], v3, v[30:31]",
-               [](u64 a, u64 b, u64) {
-                 return static_cast<u64>(static_cast<i64>(a) >> (b & 63));
-               }),
+               [](u64 a, u64 b, u64) { return static_cast<u64>(static_cast<i64>(a) >> (b & 63)); }),
           pair("v_mov_b32 v30, v1\n  v_mov_b32 v31, v2\n"
                "  v_mad_u64_u32 v[10:11], s[30:31], v3, v4, v[30:31]",
                [](u64 a, u64 b, u64) { return (b & 0xffffffff) * (b >> 32) + a; }),
@@ -205,7 +216,8 @@ TEST_CASE("vector instructions on 64 bits", "[integer]") {
                "  v_mad_i64_i32 v[10:11], s[30:31], v3, v4, v[30:31]",
                [](u64 a, u64 b, u64) {
                  return static_cast<u64>(i64{i32(static_cast<u>(b))} *
-                                         i32(static_cast<u>(b >> 32))) + a;
+                                         i32(static_cast<u>(b >> 32))) +
+                        a;
                }),
           pair("v_add_co_u32 v10, vcc, v1, v3\n  s_nop 1\n"
                "  v_addc_co_u32 v11, vcc, v2, v4, vcc",

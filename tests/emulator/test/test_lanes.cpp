@@ -32,12 +32,16 @@ TEST_CASE("data-parallel primitives", "[lanes]") {
   check_rows(
       {
           dpp("v_mov_b32_dpp v10, v1 quad_perm:[3,0,2,1] row_mask:0xf bank_mask:0xf",
-              [](int l) { const int q[] = {3, 0, 2, 1}; return l / 4 * 4 + q[l % 4]; }),
+              [](int l) {
+                const int q[] = {3, 0, 2, 1};
+                return l / 4 * 4 + q[l % 4];
+              }),
           dpp("v_mov_b32_dpp v10, v1 row_shl:3 row_mask:0xf bank_mask:0xf",
               [](int l) { return l % 16 + 3 < 16 ? l + 3 : -1; }),
           dpp("v_mov_b32_dpp v10, v1 row_shr:1 row_mask:0xf bank_mask:0xf",
               [](int l) { return l % 16 >= 1 ? l - 1 : -1; }),
-          dpp("v_mov_b32_dpp v10, v1 row_shr:8 row_mask:0xf bank_mask:0xf bound_ctrl:0",
+          dpp(
+              "v_mov_b32_dpp v10, v1 row_shr:8 row_mask:0xf bank_mask:0xf bound_ctrl:0",
               [](int l) { return l % 16 >= 8 ? l - 8 : -1; }, true),
           dpp("v_mov_b32_dpp v10, v1 row_ror:4 row_mask:0xf bank_mask:0xf",
               [](int l) { return l / 16 * 16 + (l + 12) % 16; }),

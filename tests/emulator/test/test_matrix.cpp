@@ -117,9 +117,9 @@ TEST_CASE("matrix shapes and layouts", "[mfma]") {
     const bool wide = h.a.bits == 64;
     const int results = std::max(wide ? 2 : 4, h.m * h.n * h.blocks / 64 * (wide ? 2 : 1));
     const auto range = [](int first, int count) {
-      return count == 1 ? "v" + std::to_string(first)
-                        : "v[" + std::to_string(first) + ":" + std::to_string(first + count - 1) +
-                              "]";
+      return count == 1
+                 ? "v" + std::to_string(first)
+                 : "v[" + std::to_string(first) + ":" + std::to_string(first + count - 1) + "]";
     };
     const auto accumulators = [](int count) { return "a[0:" + std::to_string(count - 1) + "]"; };
     std::string body =
@@ -142,13 +142,15 @@ TEST_CASE("matrix shapes and layouts", "[mfma]") {
     // Half of the shapes accumulate in the accumulation registers.
     if (s % 2) {
       for (int k = 0; k < results; ++k) {
-        body += "  v_accvgpr_write_b32 a" + std::to_string(k) + ", v" + std::to_string(64 + k) + "\n";
+        body +=
+            "  v_accvgpr_write_b32 a" + std::to_string(k) + ", v" + std::to_string(64 + k) + "\n";
       }
       body += std::string("  s_nop 7\n  ") + h.mnemonic + " " + accumulators(results) + ", " +
               range(4, words) + ", " + range(12, words) + ", " + accumulators(results) +
               "\n  s_nop 15\n  s_nop 15\n";
       for (int k = 0; k < results; ++k) {
-        body += "  v_accvgpr_read_b32 v" + std::to_string(64 + k) + ", a" + std::to_string(k) + "\n";
+        body +=
+            "  v_accvgpr_read_b32 v" + std::to_string(64 + k) + ", a" + std::to_string(k) + "\n";
       }
     } else {
       body += std::string("  s_nop 7\n  ") + h.mnemonic + " " + range(64, results) + ", " +
@@ -173,8 +175,8 @@ TEST_CASE("matrix shapes and layouts", "[mfma]") {
     const bool wide = h.a.bits == 64;
     const bool integer = std::string(h.a.name) == "i8";
     const size_t lane_words = static_cast<size_t>(per_lane * h.a.bits / 32);
-    const size_t results = static_cast<size_t>(
-        std::max(wide ? 2 : 4, h.m * h.n * h.blocks / 64 * (wide ? 2 : 1)));
+    const size_t results =
+        static_cast<size_t>(std::max(wide ? 2 : 4, h.m * h.n * h.blocks / 64 * (wide ? 2 : 1)));
     buffer<uint32_t> a(64 * lane_words);
     buffer<uint32_t> b(64 * lane_words);
     buffer<uint32_t> c(64 * results);

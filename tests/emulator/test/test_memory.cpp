@@ -38,7 +38,8 @@ TEST_CASE("loads of every width", "[memory]") {
   };
   const auto dwords = [](int n, size_t shift) {
     return [=](const std::vector<uint8_t>& p, size_t l, u* out) {
-      for (size_t k = 0; k < static_cast<size_t>(n); ++k) out[k] = dword_at(p, 16 * l + shift + 4 * k);
+      for (size_t k = 0; k < static_cast<size_t>(n); ++k)
+        out[k] = dword_at(p, 16 * l + shift + 4 * k);
     };
   };
   const auto part = [](std::function<u(u, u)> f) {
@@ -46,9 +47,10 @@ TEST_CASE("loads of every width", "[memory]") {
       out[0] = f(dword_at(p, 16 * l), preset[0]);
     };
   };
-  const std::string wide = "  v_mov_b32 v4, s5\n  v_add_co_u32 v3, vcc, s4, v1\n"
-                           "  v_addc_co_u32 v4, vcc, 0, v4, vcc\n  v_mov_b32 v30, v3\n"
-                           "  v_mov_b32 v31, v4\n";
+  const std::string wide =
+      "  v_mov_b32 v4, s5\n  v_add_co_u32 v3, vcc, s4, v1\n"
+      "  v_addc_co_u32 v4, vcc, 0, v4, vcc\n  v_mov_b32 v30, v3\n"
+      "  v_mov_b32 v31, v4\n";
   std::vector<load> loads = {
       {"  global_load_dword v10, v1, s[4:5]\n", dwords(1, 0)},
       {"  global_load_dword v10, v1, s[4:5] offset:12\n", dwords(1, 12)},
@@ -59,7 +61,8 @@ TEST_CASE("loads of every width", "[memory]") {
       {wide + "  global_load_dword v10, v[30:31], off offset:8\n", dwords(1, 8)},
       {wide + "  flat_load_dwordx2 v[10:11], v[30:31] offset:8\n", dwords(2, 8)},
       {"  s_add_u32 s4, s4, 64\n  s_addc_u32 s5, s5, 0\n"
-       "  global_load_dword v10, v1, s[4:5] offset:-64\n", dwords(1, 0)},
+       "  global_load_dword v10, v1, s[4:5] offset:-64\n",
+       dwords(1, 0)},
       {"  global_load_ubyte v10, v1, s[4:5]\n", part([](u x, u) { return x & 255; })},
       {"  global_load_sbyte v10, v1, s[4:5] offset:1\n",
        part([](u x, u) { return static_cast<u>(static_cast<int8_t>(x >> 8)); })},
@@ -68,8 +71,7 @@ TEST_CASE("loads of every width", "[memory]") {
        part([](u x, u) { return static_cast<u>(static_cast<int16_t>(x >> 16)); })},
       {"  global_load_ubyte_d16 v10, v1, s[4:5]\n",
        part([](u x, u old) { return (old & 0xffff0000u) | (x & 255); })},
-      {"  global_load_sbyte_d16_hi v10, v1, s[4:5]\n",
-       part([](u x, u old) {
+      {"  global_load_sbyte_d16_hi v10, v1, s[4:5]\n", part([](u x, u old) {
          return (old & 0xffff) | static_cast<u>(static_cast<int8_t>(x)) << 16;
        })},
       {"  global_load_short_d16 v10, v1, s[4:5]\n",
@@ -78,7 +80,8 @@ TEST_CASE("loads of every width", "[memory]") {
        part([](u x, u old) { return (old & 0xffff) | x << 16; })},
       {"  s_mov_b32 s6, 0x1000\n  s_mov_b32 s7, 0x20000\n  s_mov_b64 s[8:9], s[4:5]\n"
        "  s_mov_b64 s[10:11], s[6:7]\n  buffer_load_dwordx4 v[10:13], v1, s[8:11], 0 offen\n"
-       "  s_load_dwordx2 s[6:7], s[0:1], 0x8\n", dwords(4, 0)},
+       "  s_load_dwordx2 s[6:7], s[0:1], 0x8\n",
+       dwords(4, 0)},
       {"  s_mov_b32 s10, 0x1000\n  s_mov_b32 s11, 0x20000\n  s_mov_b64 s[8:9], s[4:5]\n"
        "  s_movk_i32 s12, 4\n  buffer_load_dwordx2 v[10:11], v1, s[8:11], s12 offen offset:4\n",
        dwords(2, 8)},
@@ -88,10 +91,10 @@ TEST_CASE("loads of every width", "[memory]") {
   };
   std::vector<assembly_kernel> kernels;
   for (size_t k = 0; k < loads.size(); ++k) {
-    kernels.push_back({"load" + std::to_string(k),
-                       start + "  v_mov_b32 v10, 0x11223344\n" + loads[k].text +
-                           "  s_waitcnt vmcnt(0) lgkmcnt(0)\n"
-                           "  global_store_dwordx4 v1, v[10:13], s[6:7]\n"});
+    kernels.push_back(
+        {"load" + std::to_string(k), start + "  v_mov_b32 v10, 0x11223344\n" + loads[k].text +
+                                         "  s_waitcnt vmcnt(0) lgkmcnt(0)\n"
+                                         "  global_store_dwordx4 v1, v[10:13], s[6:7]\n"});
   }
   assembly_module module(kernels);
   const std::vector<uint8_t> p = pattern(1024);
@@ -112,12 +115,13 @@ TEST_CASE("loads of every width", "[memory]") {
 
 TEST_CASE("stores of every width", "[memory]") {
   struct store {
-    std::string text;  // data in v[10:13]
+    std::string text;        // data in v[10:13]
     std::vector<int> bytes;  // of the 16 data bytes, in order; -1: untouched
   };
   const std::vector<store> stores = {
       {"global_store_dword v1, v10, s[6:7]", {0, 1, 2, 3}},
-      {"global_store_dwordx2 v1, v[10:11], s[6:7] offset:4", {-1, -1, -1, -1, 0, 1, 2, 3, 4, 5, 6, 7}},
+      {"global_store_dwordx2 v1, v[10:11], s[6:7] offset:4",
+       {-1, -1, -1, -1, 0, 1, 2, 3, 4, 5, 6, 7}},
       {"global_store_dwordx3 v1, v[10:12], s[6:7]", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
       {"global_store_dwordx4 v1, v[10:13], s[6:7]",
        {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}},
@@ -126,15 +130,19 @@ TEST_CASE("stores of every width", "[memory]") {
       {"global_store_short v1, v10, s[6:7] offset:2", {-1, -1, 0, 1}},
       {"global_store_short_d16_hi v1, v10, s[6:7]", {2, 3}},
       {"s_mov_b64 s[8:9], s[6:7]\n  s_mov_b32 s10, 0x400\n  s_mov_b32 s11, 0x20000\n"
-       "  buffer_store_dwordx2 v[10:11], v1, s[8:11], 0 offen", {0, 1, 2, 3, 4, 5, 6, 7}},
+       "  buffer_store_dwordx2 v[10:11], v1, s[8:11], 0 offen",
+       {0, 1, 2, 3, 4, 5, 6, 7}},
       {"s_mov_b64 s[8:9], s[6:7]\n  s_mov_b32 s10, 0x400\n  s_mov_b32 s11, 0x20000\n"
-       "  buffer_store_short v10, v1, s[8:11], 0 offen offset:2", {-1, -1, 0, 1}},
+       "  buffer_store_short v10, v1, s[8:11], 0 offen offset:2",
+       {-1, -1, 0, 1}},
   };
   std::vector<assembly_kernel> kernels;
   for (size_t k = 0; k < stores.size(); ++k) {
-    kernels.push_back({"store" + std::to_string(k),
-                       start + "  global_load_dwordx4 v[10:13], v1, s[4:5]\n"
-                               "  s_waitcnt vmcnt(0)\n  " + stores[k].text + "\n"});
+    kernels.push_back(
+        {"store" + std::to_string(k), start +
+                                          "  global_load_dwordx4 v[10:13], v1, s[4:5]\n"
+                                          "  s_waitcnt vmcnt(0)\n  " +
+                                          stores[k].text + "\n"});
   }
   assembly_module module(kernels);
   const std::vector<uint8_t> p = pattern(1024);
@@ -162,11 +170,13 @@ TEST_CASE("raw buffers drop and zero what is out of range, dword by dword", "[me
       "  s_mov_b64 s[8:9], s[4:5]\n  s_mov_b32 s10, 202\n  s_mov_b32 s11, 0x20000\n"
       "  s_mov_b64 s[12:13], s[6:7]\n  s_mov_b32 s14, 202\n  s_mov_b32 s15, 0x20000\n";
   assembly_module module(kernel_list{
-      {"one", start + resource + "  buffer_load_dword v10, v2, s[8:11], 0 offen\n"
-                                 "  s_waitcnt vmcnt(0)\n  global_store_dword v2, v10, s[6:7]\n"},
-      {"four", start + resource +
-                   "  v_lshlrev_b32 v3, 2, v0\n  buffer_load_dwordx4 v[10:13], v3, s[8:11], 0 offen\n"
-                   "  s_waitcnt vmcnt(0)\n  global_store_dwordx4 v1, v[10:13], s[6:7]\n"},
+      {"one", start + resource +
+                  "  buffer_load_dword v10, v2, s[8:11], 0 offen\n"
+                  "  s_waitcnt vmcnt(0)\n  global_store_dword v2, v10, s[6:7]\n"},
+      {"four",
+       start + resource +
+           "  v_lshlrev_b32 v3, 2, v0\n  buffer_load_dwordx4 v[10:13], v3, s[8:11], 0 offen\n"
+           "  s_waitcnt vmcnt(0)\n  global_store_dwordx4 v1, v[10:13], s[6:7]\n"},
       {"negative", start + resource +
                        "  v_add_u32 v3, -8, v2\n"
                        "  buffer_load_dword v10, v3, s[8:11], 0 offen offset:16\n"
@@ -177,8 +187,9 @@ TEST_CASE("raw buffers drop and zero what is out of range, dword by dword", "[me
       {"store", start + resource +
                     "  v_mov_b32 v10, v0\n  v_mov_b32 v11, v0\n"
                     "  buffer_store_dwordx2 v[10:11], v2, s[12:15], 0 offen\n"},
-      {"add", start + resource + "  v_mov_b32 v10, 1\n"
-                                 "  buffer_atomic_add v10, v2, s[12:15], 0 offen\n"},
+      {"add", start + resource +
+                  "  v_mov_b32 v10, 1\n"
+                  "  buffer_atomic_add v10, v2, s[12:15], 0 offen\n"},
       {"scalar_load", start + resource +
                           "  s_buffer_load_dwordx4 s[20:23], s[8:11], 0xc4\n"
                           "  s_waitcnt lgkmcnt(0)\n  v_mov_b32 v10, s20\n  v_mov_b32 v11, s21\n"

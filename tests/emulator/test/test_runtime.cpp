@@ -86,7 +86,8 @@ TEST_CASE("allocation is lazy, exact and checked", "[runtime]") {
 }
 
 TEST_CASE("invalid configurations", "[runtime]") {
-  assembly_module module(kernel_list{{"k", "  s_nop 0\n", 40000}, {"small", "  s_nop 0\n", 0, 0, 256}});
+  assembly_module module(
+      kernel_list{{"k", "  s_nop 0\n", 40000}, {"small", "  s_nop 0\n", 0, 0, 256}});
   CHECK(module.launch("k", {}) == hipSuccess);
   CHECK(module.launch("k", {}, 0) == hipErrorInvalidConfiguration);
   CHECK(module.launch("k", {}, 1, 0) == hipErrorInvalidConfiguration);
@@ -217,7 +218,8 @@ TEST_CASE("several host threads launch at once", "[runtime]") {
 }
 
 TEST_CASE("counters", "[runtime]") {
-  assembly_module module(kernel_list{{"k", increment}, {"strided", R"(
+  assembly_module module(kernel_list{{"k", increment},
+                                     {"strided", R"(
   s_load_dwordx4 s[4:7], s[0:1], 0x0
   v_lshlrev_b32 v1, 7, v0
   v_lshlrev_b32 v3, 7, v0
@@ -229,7 +231,8 @@ TEST_CASE("counters", "[runtime]") {
   v_exp_f32 v6, v4
   v_mfma_f32_16x16x32_fp8_fp8 a[0:3], v[4:5], v[4:5], 0
   s_barrier
-)", 8192}});
+)",
+                                      8192}});
   buffer<uint32_t> in(64 * 32);
   buffer<uint32_t> out(64 * 32);
   kindex_emulator_counters_reset();

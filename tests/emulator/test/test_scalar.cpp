@@ -32,8 +32,7 @@ row narrow(const char* text, std::function<uint32_t(uint32_t, uint32_t, int*)> f
 row wide(const char* text, std::function<u64(u64, u64, int*)> f) {
   static std::vector<std::string>& texts = *new std::vector<std::string>;
   texts.reserve(1000);
-  texts.push_back(std::string("s_cmp_eq_u32 s16, s16\n  s_mov_b64 s[30:31], s[20:21]\n  ") +
-                  text +
+  texts.push_back(std::string("s_cmp_eq_u32 s16, s16\n  s_mov_b64 s[30:31], s[20:21]\n  ") + text +
                   "\n  s_cselect_b32 s32, 1, 0\n  v_mov_b32 v10, s30\n  v_mov_b32 v11, s31\n"
                   "  v_mov_b32 v13, s32");
   return {texts.back().c_str(), [f](const inputs& in, int, uint32_t* out) {
@@ -66,22 +65,41 @@ TEST_CASE("scalar arithmetic on 32 bits", "[scalar]") {
           narrow("s_mov_b32 s30, -5", [](u, u, int*) { return 0u - 5; }),
           narrow("s_mov_b32 s30, 0.5", [](u, u, int*) { return 0x3f000000u; }),
           narrow("s_movk_i32 s30, 0x8001", [](u, u, int*) { return 0xffff8001u; }),
-          narrow("s_add_u32 s30, s16, s17", [](u a, u b, int* c) { *c = a + b < a; return a + b; }),
+          narrow("s_add_u32 s30, s16, s17",
+                 [](u a, u b, int* c) {
+                   *c = a + b < a;
+                   return a + b;
+                 }),
           narrow("s_addc_u32 s30, s16, s17",
-                 [](u a, u b, int* c) { *c = (u64{a} + b + 1) >> 32 != 0; return a + b + 1; }),
-          narrow("s_sub_u32 s30, s16, s17", [](u a, u b, int* c) { *c = a < b; return a - b; }),
+                 [](u a, u b, int* c) {
+                   *c = (u64{a} + b + 1) >> 32 != 0;
+                   return a + b + 1;
+                 }),
+          narrow("s_sub_u32 s30, s16, s17",
+                 [](u a, u b, int* c) {
+                   *c = a < b;
+                   return a - b;
+                 }),
           narrow("s_subb_u32 s30, s16, s17",
-                 [](u a, u b, int* c) { *c = u64{a} < u64{b} + 1; return a - b - 1; }),
-          narrow("s_add_i32 s30, s16, s17", [](u a, u b, int* c) {
-            *c = i64{i32(a)} + i32(b) != i64{i32(a + b)};
-            return a + b;
-          }),
-          narrow("s_sub_i32 s30, s16, s17", [](u a, u b, int* c) {
-            *c = i64{i32(a)} - i32(b) != i64{i32(a - b)};
-            return a - b;
-          }),
+                 [](u a, u b, int* c) {
+                   *c = u64{a} < u64{b} + 1;
+                   return a - b - 1;
+                 }),
+          narrow("s_add_i32 s30, s16, s17",
+                 [](u a, u b, int* c) {
+                   *c = i64{i32(a)} + i32(b) != i64{i32(a + b)};
+                   return a + b;
+                 }),
+          narrow("s_sub_i32 s30, s16, s17",
+                 [](u a, u b, int* c) {
+                   *c = i64{i32(a)} - i32(b) != i64{i32(a - b)};
+                   return a - b;
+                 }),
           narrow("s_mov_b32 s30, s16\n  s_addk_i32 s30, 0x7fff",
-                 [](u a, u, int* c) { *c = i64{i32(a)} + 0x7fff > INT32_MAX; return a + 0x7fff; }),
+                 [](u a, u, int* c) {
+                   *c = i64{i32(a)} + 0x7fff > INT32_MAX;
+                   return a + 0x7fff;
+                 }),
           narrow("s_mov_b32 s30, s16\n  s_mulk_i32 s30, 0x8003",
                  [](u a, u, int*) { return a * 0xffff8003u; }),
           narrow("s_mul_i32 s30, s16, s17", [](u a, u b, int*) { return a * b; }),
@@ -89,31 +107,48 @@ TEST_CASE("scalar arithmetic on 32 bits", "[scalar]") {
                  [](u a, u b, int*) { return static_cast<u>(u64{a} * b >> 32); }),
           narrow("s_mul_hi_i32 s30, s16, s17",
                  [](u a, u b, int*) { return static_cast<u>(i64{i32(a)} * i32(b) >> 32); }),
-          narrow("s_min_i32 s30, s16, s17", [](u a, u b, int* c) {
-            *c = i32(a) < i32(b);
-            return static_cast<u>(std::min(i32(a), i32(b)));
-          }),
+          narrow("s_min_i32 s30, s16, s17",
+                 [](u a, u b, int* c) {
+                   *c = i32(a) < i32(b);
+                   return static_cast<u>(std::min(i32(a), i32(b)));
+                 }),
           narrow("s_max_u32 s30, s16, s17",
-                 [](u a, u b, int* c) { *c = a > b; return std::max(a, b); }),
+                 [](u a, u b, int* c) {
+                   *c = a > b;
+                   return std::max(a, b);
+                 }),
           narrow("s_min_u32 s30, s16, s17",
-                 [](u a, u b, int* c) { *c = a < b; return std::min(a, b); }),
-          narrow("s_max_i32 s30, s16, s17", [](u a, u b, int* c) {
-            *c = i32(a) > i32(b);
-            return static_cast<u>(std::max(i32(a), i32(b)));
-          }),
+                 [](u a, u b, int* c) {
+                   *c = a < b;
+                   return std::min(a, b);
+                 }),
+          narrow("s_max_i32 s30, s16, s17",
+                 [](u a, u b, int* c) {
+                   *c = i32(a) > i32(b);
+                   return static_cast<u>(std::max(i32(a), i32(b)));
+                 }),
           narrow("s_lshl1_add_u32 s30, s16, s17",
-                 [](u a, u b, int* c) { *c = (u64{a} * 2 + b) >> 32 != 0; return a * 2 + b; }),
+                 [](u a, u b, int* c) {
+                   *c = (u64{a} * 2 + b) >> 32 != 0;
+                   return a * 2 + b;
+                 }),
           narrow("s_lshl4_add_u32 s30, s16, s17",
-                 [](u a, u b, int* c) { *c = (u64{a} * 16 + b) >> 32 != 0; return a * 16 + b; }),
-          narrow("s_absdiff_i32 s30, s16, s17", [](u a, u b, int* c) {
-            const u d = a - b;
-            return flag(d >> 31 ? 0 - d : d, c);
-          }),
-          narrow("s_abs_i32 s30, s16",
-                 [](u a, u, int* c) { return flag(a >> 31 ? 0 - a : a, c); }),
+                 [](u a, u b, int* c) {
+                   *c = (u64{a} * 16 + b) >> 32 != 0;
+                   return a * 16 + b;
+                 }),
+          narrow("s_absdiff_i32 s30, s16, s17",
+                 [](u a, u b, int* c) {
+                   const u d = a - b;
+                   return flag(d >> 31 ? 0 - d : d, c);
+                 }),
+          narrow("s_abs_i32 s30, s16", [](u a, u, int* c) { return flag(a >> 31 ? 0 - a : a, c); }),
           narrow("s_cselect_b32 s30, s16, s17", [](u a, u, int*) { return a; }),
           narrow("s_cmp_lg_u32 s16, s16\n  s_cselect_b32 s30, s16, s17",
-                 [](u, u b, int* c) { *c = 0; return b; }),
+                 [](u, u b, int* c) {
+                   *c = 0;
+                   return b;
+                 }),
           narrow("s_cmov_b32 s30, s16", [](u a, u, int*) { return a; }),
           narrow("s_cmovk_i32 s30, 0xfff0", [](u, u, int*) { return 0xfffffff0u; }),
       },
@@ -146,27 +181,28 @@ TEST_CASE("scalar bits on 32 bits", "[scalar]") {
                  [](u a, u, int* c) { return flag(static_cast<u>(i32(a << 18) >> 23), c); }),
           narrow("s_bfe_u32 s30, s16, 0x200000", [](u a, u, int* c) { return flag(a, c); }),
           narrow("s_bfe_i32 s30, s16, 0", [](u, u, int* c) { return flag(0u, c); }),
-          narrow("s_brev_b32 s30, s16", [](u a, u, int*) {
-            u r = 0;
-            for (int k = 0; k < 32; ++k) r = r << 1 | ((a >> k) & 1);
-            return r;
-          }),
+          narrow("s_brev_b32 s30, s16",
+                 [](u a, u, int*) {
+                   u r = 0;
+                   for (int k = 0; k < 32; ++k) r = r << 1 | ((a >> k) & 1);
+                   return r;
+                 }),
           narrow("s_bcnt1_i32_b32 s30, s16",
                  [](u a, u, int* c) { return flag(static_cast<u>(std::popcount(a)), c); }),
           narrow("s_bcnt0_i32_b32 s30, s16",
                  [](u a, u, int* c) { return flag(static_cast<u>(32 - std::popcount(a)), c); }),
-          narrow("s_ff1_i32_b32 s30, s16", [](u a, u, int*) {
-            return a ? static_cast<u>(std::countr_zero(a)) : ~0u;
-          }),
+          narrow("s_ff1_i32_b32 s30, s16",
+                 [](u a, u, int*) { return a ? static_cast<u>(std::countr_zero(a)) : ~0u; }),
           narrow("s_ff1_i32_b32 s30, 0", [](u, u, int*) { return ~0u; }),
           narrow("s_ff0_i32_b32 s30, s16",
                  [](u a, u, int*) { return static_cast<u>(std::countr_one(a)); }),
           narrow("s_flbit_i32_b32 s30, s16",
                  [](u a, u, int*) { return static_cast<u>(std::countl_zero(a)); }),
           narrow("s_flbit_i32_b32 s30, 0", [](u, u, int*) { return ~0u; }),
-          narrow("s_flbit_i32 s30, s16", [](u a, u, int*) {
-            return static_cast<u>(a >> 31 ? std::countl_one(a) : std::countl_zero(a));
-          }),
+          narrow("s_flbit_i32 s30, s16",
+                 [](u a, u, int*) {
+                   return static_cast<u>(a >> 31 ? std::countl_one(a) : std::countl_zero(a));
+                 }),
           narrow("s_flbit_i32 s30, -1", [](u, u, int*) { return ~0u; }),
           narrow("s_sext_i32_i8 s30, s16",
                  [](u a, u, int*) { return static_cast<u>(i32(a << 24) >> 24); }),
@@ -212,43 +248,50 @@ TEST_CASE("scalar instructions on 64 bits", "[scalar]") {
                [](u64 a, u64 b, int* c) { return flag(a << (b & 63), c); }),
           wide("s_lshr_b64 s[30:31], s[16:17], s18",
                [](u64 a, u64 b, int* c) { return flag(a >> (b & 63), c); }),
-          wide("s_ashr_i64 s[30:31], s[16:17], s18", [](u64 a, u64 b, int* c) {
-            return flag(static_cast<u64>(static_cast<i64>(a) >> (b & 63)), c);
-          }),
+          wide("s_ashr_i64 s[30:31], s[16:17], s18",
+               [](u64 a, u64 b, int* c) {
+                 return flag(static_cast<u64>(static_cast<i64>(a) >> (b & 63)), c);
+               }),
           wide("s_bfe_u64 s[30:31], s[16:17], 0x230005",
                [](u64 a, u64, int* c) { return flag((a >> 5) & 0x7ffffffffull, c); }),
-          wide("s_bfe_i64 s[30:31], s[16:17], 0x230005", [](u64 a, u64, int* c) {
-            return flag(static_cast<u64>(static_cast<i64>(a << 24) >> 29), c);
-          }),
-          wide("s_bfm_b64 s[30:31], 40, 10", [](u64, u64, int*) { return ((u64{1} << 40) - 1) << 10; }),
+          wide("s_bfe_i64 s[30:31], s[16:17], 0x230005",
+               [](u64 a, u64, int* c) {
+                 return flag(static_cast<u64>(static_cast<i64>(a << 24) >> 29), c);
+               }),
+          wide("s_bfm_b64 s[30:31], 40, 10",
+               [](u64, u64, int*) { return ((u64{1} << 40) - 1) << 10; }),
           wide("s_cselect_b64 s[30:31], s[16:17], s[18:19]", [](u64 a, u64, int*) { return a; }),
           wide("s_cmov_b64 s[30:31], s[16:17]", [](u64 a, u64, int*) { return a; }),
-          wide("s_brev_b64 s[30:31], s[16:17]", [](u64 a, u64, int*) {
-            u64 r = 0;
-            for (int k = 0; k < 64; ++k) r = r << 1 | ((a >> k) & 1);
-            return r;
-          }),
-          wide("s_wqm_b64 s[30:31], s[16:17]", [](u64 a, u64, int* c) {
-            u64 r = 0;
-            for (int k = 0; k < 64; ++k) r |= ((a >> (k & ~3)) & 15 ? u64{1} : 0) << k;
-            return flag(r, c);
-          }),
+          wide("s_brev_b64 s[30:31], s[16:17]",
+               [](u64 a, u64, int*) {
+                 u64 r = 0;
+                 for (int k = 0; k < 64; ++k) r = r << 1 | ((a >> k) & 1);
+                 return r;
+               }),
+          wide("s_wqm_b64 s[30:31], s[16:17]",
+               [](u64 a, u64, int* c) {
+                 u64 r = 0;
+                 for (int k = 0; k < 64; ++k) r |= ((a >> (k & ~3)) & 15 ? u64{1} : 0) << k;
+                 return flag(r, c);
+               }),
           wide("s_mov_b32 s31, 0\n  s_bcnt1_i32_b64 s30, s[16:17]",
                [](u64 a, u64, int* c) { return flag(static_cast<u64>(std::popcount(a)), c); }),
           wide("s_mov_b32 s31, 0\n  s_ff1_i32_b64 s30, s[16:17]",
                [](u64 a, u64, int*) { return static_cast<u64>(std::countr_zero(a)); }),
           wide("s_mov_b32 s31, 0\n  s_flbit_i32_b64 s30, s[16:17]",
                [](u64 a, u64, int*) { return static_cast<u64>(std::countl_zero(a)); }),
-          wide("s_mov_b32 s31, 0\n  s_flbit_i32_i64 s30, s[16:17]", [](u64 a, u64, int*) {
-            return static_cast<u64>(a >> 63 ? std::countl_one(a) : std::countl_zero(a));
-          }),
+          wide("s_mov_b32 s31, 0\n  s_flbit_i32_i64 s30, s[16:17]",
+               [](u64 a, u64, int*) {
+                 return static_cast<u64>(a >> 63 ? std::countl_one(a) : std::countl_zero(a));
+               }),
           wide("s_mov_b64 s[30:31], s[16:17]\n  s_bitset1_b64 s[30:31], 45",
                [](u64 a, u64, int*) { return a | u64{1} << 45; }),
-          wide("s_bitreplicate_b64_b32 s[30:31], s16", [](u64 a, u64, int*) {
-            u64 r = 0;
-            for (int k = 0; k < 64; ++k) r |= ((a >> (k / 2)) & 1) << k;
-            return r;
-          }),
+          wide("s_bitreplicate_b64_b32 s[30:31], s16",
+               [](u64 a, u64, int*) {
+                 u64 r = 0;
+                 for (int k = 0; k < 64; ++k) r |= ((a >> (k / 2)) & 1) << k;
+                 return r;
+               }),
       },
       input_kind::integers);
 }
@@ -256,7 +299,10 @@ TEST_CASE("scalar instructions on 64 bits", "[scalar]") {
 TEST_CASE("scalar compares", "[scalar]") {
   using u = uint32_t;
   const auto compares = [](const char* text, std::function<bool(u, u)> f) {
-    return narrow(text, [f](u a, u b, int* c) { *c = f(a, b); return a; });
+    return narrow(text, [f](u a, u b, int* c) {
+      *c = f(a, b);
+      return a;
+    });
   };
   std::vector<row> rows;
   static std::vector<std::string>& texts = *new std::vector<std::string>;
