@@ -91,7 +91,7 @@ std::unique_ptr<code_object> load_image(const void* image, size_t size, hipError
   if (std::memcmp(data, compressed_magic, 4) == 0) {
     std::fprintf(stderr,
                  "kindex emulator: compressed offload bundle; build with "
-                 "-no-offload-compress (or --no-offload-compress)\n");
+                 "--no-offload-compress\n");
     return nullptr;
   }
   if (std::memcmp(data, bundle_magic, bundle_magic_size) == 0) {
