@@ -467,6 +467,29 @@ TEST_CASE("store: values that are not finite", "[store_bytes]") {
   });
 }
 
+TEST_CASE("store: one value that is not finite, alone in its wave", "[store_bytes]") {
+  // The kernel may look at a whole wave before it picks its way.
+  const float values[] = {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()};
+  for_each_format([&](fp8_format format) {
+    const std::uint8_t largest = format == fp8_format::e4m3fnuz ? 0x7F : 0x7E;
+    const int bytes[] = {largest, largest + 0x80, 0};
+    for (const element_type type : {element_type::bf16, element_type::fp16, element_type::fp32}) {
+      for (const int dim : {0, 15, 64, 127}) {
+        for (int i = 0; i < 3; ++i) {
+          CAPTURE(kindex::to_string(format), kindex::to_string(type), dim, i);
+          k_matrix k(type, 1, 128);
+          k.fill_row(0, default_max(format) / 4);
+          k.set(0, dim, values[i]);
+          const auto tokens = store_in_order(options(format), k);
+          CHECK(tokens[0].scale[0] == float_bits(0.25f));
+          CHECK(tokens[0].k[static_cast<std::size_t>(dim)] == bytes[i]);
+          CHECK(tokens[0].k[static_cast<std::size_t>(dim ^ 1)] == largest);
+        }
+      }
+    }
+  });
+}
+
 TEST_CASE("store: no input makes a NaN byte or a scale that is not finite", "[store_bytes]") {
   for_each_format([](fp8_format format) {
     random_stream random(7);
