@@ -126,15 +126,19 @@ hipError_t launch(void (*kernel)(Parameters...), unsigned blocks, unsigned threa
                          pointers, 0, stream);
 }
 
-/// Calls `use(unroll, passing)` with both as types.
+/// Calls `use(unroll, passing, blocks)` for so many bytes, the first two as types.
 template <class Use>
-hipError_t with_shape(const stream_shape& shape, Use use) {
+hipError_t with_shape(const stream_shape& shape, std::size_t bytes, Use use) {
   const auto with_unroll = [&](auto unroll) {
-    return shape.passing ? use(unroll, std::true_type{}) : use(unroll, std::false_type{});
+    const std::size_t piece = std::size_t{block_size} * decltype(unroll)::value * sizeof(uint4);
+    const auto blocks = shape.blocks > 0 ? static_cast<unsigned>(shape.blocks)
+                                         : static_cast<unsigned>((bytes + piece - 1) / piece);
+    return shape.passing ? use(unroll, std::true_type{}, blocks)
+                         : use(unroll, std::false_type{}, blocks);
   };
   switch (shape.unroll) {
-    case 2:
-      return with_unroll(std::integral_constant<int, 2>{});
+    case 1:
+      return with_unroll(std::integral_constant<int, 1>{});
     case 4:
       return with_unroll(std::integral_constant<int, 4>{});
     case 8:
@@ -156,28 +160,28 @@ hipError_t make_k_on_device(std::uint16_t* k, const std::int64_t* tokens, std::i
 
 hipError_t read_stream(void* data, std::size_t bytes, const stream_shape& shape,
                        hipStream_t stream) {
-  return with_shape(shape, [&](auto unroll, auto passing) {
-    return launch(read_kernel<decltype(unroll)::value, decltype(passing)::value>,
-                  static_cast<unsigned>(shape.blocks), block_size, stream,
-                  static_cast<uint4*>(data), static_cast<std::int64_t>(bytes / 16));
+  return with_shape(shape, bytes, [&](auto unroll, auto passing, unsigned blocks) {
+    return launch(read_kernel<decltype(unroll)::value, decltype(passing)::value>, blocks,
+                  block_size, stream, static_cast<uint4*>(data),
+                  static_cast<std::int64_t>(bytes / 16));
   });
 }
 
 hipError_t copy_stream(void* to, const void* from, std::size_t bytes, const stream_shape& shape,
                        hipStream_t stream) {
-  return with_shape(shape, [&](auto unroll, auto passing) {
-    return launch(copy_kernel<decltype(unroll)::value, decltype(passing)::value>,
-                  static_cast<unsigned>(shape.blocks), block_size, stream, static_cast<uint4*>(to),
-                  static_cast<const uint4*>(from), static_cast<std::int64_t>(bytes / 16));
+  return with_shape(shape, bytes, [&](auto unroll, auto passing, unsigned blocks) {
+    return launch(copy_kernel<decltype(unroll)::value, decltype(passing)::value>, blocks,
+                  block_size, stream, static_cast<uint4*>(to), static_cast<const uint4*>(from),
+                  static_cast<std::int64_t>(bytes / 16));
   });
 }
 
 hipError_t write_stream(void* data, std::size_t bytes, const stream_shape& shape,
                         hipStream_t stream) {
-  return with_shape(shape, [&](auto unroll, auto passing) {
-    return launch(write_kernel<decltype(unroll)::value, decltype(passing)::value>,
-                  static_cast<unsigned>(shape.blocks), block_size, stream,
-                  static_cast<uint4*>(data), static_cast<std::int64_t>(bytes / 16));
+  return with_shape(shape, bytes, [&](auto unroll, auto passing, unsigned blocks) {
+    return launch(write_kernel<decltype(unroll)::value, decltype(passing)::value>, blocks,
+                  block_size, stream, static_cast<uint4*>(data),
+                  static_cast<std::int64_t>(bytes / 16));
   });
 }
 

@@ -18,8 +18,8 @@ hipError_t make_k_on_device(std::uint16_t* k, const std::int64_t* tokens, std::i
 
 /// How a stream kernel is launched: which does best differs from device to device.
 struct stream_shape {
-  int blocks;
-  int unroll;    ///< vectors of one thread in flight: 2, 4 or 8
+  int blocks;    ///< 0: as many as there are pieces, one each
+  int unroll;    ///< vectors of one thread in flight: 1, 4 or 8
   bool passing;  ///< with hints that nothing will be used again
 };
 
