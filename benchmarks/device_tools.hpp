@@ -16,15 +16,23 @@ namespace kindex_bench {
 hipError_t make_k_on_device(std::uint16_t* k, const std::int64_t* tokens, std::int64_t num_tokens,
                             hipStream_t stream);
 
-/// Reads all of a buffer once and (in all likelihood) writes nothing. `bytes` is a multiple of 16,
-/// `blocks` the number of thread blocks.
-hipError_t read_stream(void* data, std::size_t bytes, int blocks, hipStream_t stream);
+/// How a stream kernel is launched: which does best differs from device to device.
+struct stream_shape {
+  int blocks;    ///< 0: as many as there are pieces, one each
+  int unroll;    ///< vectors of one thread in flight: 1, 4 or 8
+  bool passing;  ///< with hints that nothing will be used again
+};
+
+/// Reads all of a buffer once and (in all likelihood) writes nothing. `bytes` is a multiple of 16.
+hipError_t read_stream(void* data, std::size_t bytes, const stream_shape& shape,
+                       hipStream_t stream);
 
 /// Copies one buffer to another.
-hipError_t copy_stream(void* to, const void* from, std::size_t bytes, int blocks,
+hipError_t copy_stream(void* to, const void* from, std::size_t bytes, const stream_shape& shape,
                        hipStream_t stream);
 
 /// Writes all of a buffer.
-hipError_t write_stream(void* data, std::size_t bytes, int blocks, hipStream_t stream);
+hipError_t write_stream(void* data, std::size_t bytes, const stream_shape& shape,
+                        hipStream_t stream);
 
 }  // namespace kindex_bench

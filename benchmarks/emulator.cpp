@@ -16,7 +16,6 @@ struct emulator_api {
   decltype(&kindex_emulator_watch) watch = nullptr;
   decltype(&kindex_emulator_watch_read) watch_read = nullptr;
   decltype(&kindex_emulator_unwatch) unwatch = nullptr;
-  decltype(&kindex_emulator_checks) checks = nullptr;
   decltype(&kindex_emulator_findings) findings = nullptr;
 };
 
@@ -32,7 +31,6 @@ const emulator_api& api() {
     find(functions.watch, "kindex_emulator_watch");
     find(functions.watch_read, "kindex_emulator_watch_read");
     find(functions.unwatch, "kindex_emulator_unwatch");
-    find(functions.checks, "kindex_emulator_checks");
     find(functions.findings, "kindex_emulator_findings");
     return functions;
   }();
@@ -44,12 +42,6 @@ const emulator_api& api() {
 bool has_emulator_counters() {
   return api().counters != nullptr && api().counters_reset != nullptr && api().watch != nullptr &&
          api().watch_read != nullptr && api().unwatch != nullptr;
-}
-
-bool set_emulator_checks(bool enabled) {
-  if (api().checks == nullptr) return false;
-  api().checks(enabled ? 1 : 0);
-  return true;
 }
 
 unsigned long long emulator_findings() { return api().findings == nullptr ? 0 : api().findings(); }

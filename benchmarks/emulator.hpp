@@ -24,10 +24,6 @@ struct emulator_counts {
 /// False on a GPU, and under an emulator without counters.
 bool has_emulator_counters();
 
-/// Checks of addresses, races and missing waits slow the emulator down. False if it has none to
-/// switch.
-bool set_emulator_checks(bool enabled);
-
 /// Faults that the emulator found in kernels so far.
 unsigned long long emulator_findings();
 

@@ -112,25 +112,25 @@ constexpr floor_times floors(const machine& on, const kernel_work& work) {
       work.bytes / (on.terabytes_per_second * 1e6);
   if (work.waves == 0) return times;
 
-  // Waves do not split: with 1.5 waves per SIMD some SIMDs have two. Waves are taken as alike.
+  // At best the work is spread evenly; but a wave (a workgroup) runs in one place.
   const double cycles_per_microsecond = on.gigahertz * 1e3;
-  const auto simds = static_cast<std::uint64_t>(on.simds());
-  const std::uint64_t fullest = (work.waves + simds - 1) / simds;
-  const double share = static_cast<double>(fullest) / static_cast<double>(work.waves);
+  const auto even_share = [](int places, std::uint64_t pieces) {
+    const auto count = static_cast<double>(pieces);
+    return count < places ? 1 / count : 1.0 / places;
+  };
+  const double of_simd = even_share(on.simds(), work.waves) / cycles_per_microsecond;
+  const double of_unit = even_share(on.compute_units, work.workgroups) / cycles_per_microsecond;
   times.microseconds[static_cast<int>(resource::mfma)] =
-      static_cast<double>(work.mfma_cycles) * share / cycles_per_microsecond;
+      static_cast<double>(work.mfma_cycles) * of_simd;
   times.microseconds[static_cast<int>(resource::valu)] =
-      static_cast<double>(work.valu_cycles) * share / cycles_per_microsecond;
-
-  const auto units = static_cast<std::uint64_t>(on.compute_units);
-  const std::uint64_t busiest = (work.workgroups + units - 1) / units;
+      static_cast<double>(work.valu_cycles) * of_simd;
   times.microseconds[static_cast<int>(resource::lds)] =
-      static_cast<double>(work.lds_cycles) * static_cast<double>(busiest) /
-      static_cast<double>(work.workgroups) / cycles_per_microsecond;
+      static_cast<double>(work.lds_cycles) * of_unit;
 
   // One round after the other, each as long as one wave needs at an instruction every four cycles.
   times.waves_per_simd = waves_per_simd(on, work);
-  const std::uint64_t resident = simds * static_cast<std::uint64_t>(times.waves_per_simd);
+  const std::uint64_t resident =
+      static_cast<std::uint64_t>(on.simds()) * static_cast<std::uint64_t>(times.waves_per_simd);
   times.rounds = (work.waves + resident - 1) / resident;
   times.microseconds[static_cast<int>(resource::launch)] =
       static_cast<double>(times.rounds) * 4 * static_cast<double>(work.instructions) /

@@ -276,11 +276,11 @@ void print_emulated(const harness& cases) {
   std::fprintf(
       out,
       "\nA floor is what one resource allows if it never waits and all others cost nothing: bytes\n"
-      "needed at the memory's peak; MFMA and VALU issue cycles of the fullest SIMD; LDS passes of\n"
-      "the fullest compute unit; one wave's instructions, four cycles each, times the rounds that\n"
-      "the launch takes. Bytes needed: 132 a token, q, weights, 4 a logit; for page 1 the page "
-      "ids\n"
-      "(4 a token) come on top.\n");
+      "needed at the memory's peak; MFMA and VALU issue cycles, spread evenly over the SIMDs; LDS\n"
+      "passes, over the compute units; one wave's instructions, four cycles each, for every round\n"
+      "of workgroups that the launch takes. Bytes needed: a store 388 a token, a gather 264, "
+      "logits\n"
+      "132, q, weights and 4 a logit; for page 1 the page ids (4 a token) come on top.\n");
 }
 
 // On a GPU --------------------------------------------------------------------------------------

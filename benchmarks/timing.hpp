@@ -25,7 +25,7 @@ struct timing {
 /// Times `launch(set, stream)` over num_sets sets of inputs of which each launch touches
 /// bytes_per_set bytes.
 timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>& launch,
-                     std::int64_t num_sets, std::int64_t bytes_per_set);
+                     std::int64_t num_sets, std::int64_t bytes_per_set, int replays = 15);
 
 /// What the memory gives kernels that do nothing else, in GB/s: bytes read plus bytes written.
 struct memory_ceilings {

@@ -40,12 +40,13 @@ hipError_t with_geometry(const kindex::cache_view& cache, Use use) {
   return status;
 }
 
-/// The kernel that kindex::paged_mqa_logits (dispatch.hpp) picks for resident rows.
-template <int Heads, class Geometry>
-hipError_t resident_logits(Geometry, const kindex::paged_mqa_logits_params& params,
-                           hipStream_t stream) {
-  using config = kindex::paged_mqa_logits_config<Geometry, kindex::query_source::registers, Heads>;
-  return kindex::paged_mqa_logits<config>(params, stream);
+/// The kernel that kindex::paged_mqa_logits takes for the shape.
+template <class Geometry>
+hipError_t chosen_logits(Geometry, const kindex::paged_mqa_logits_params& params,
+                         hipStream_t stream) {
+  return kindex::detail::target::with_logits_config<Geometry>(
+      params.next_n, params.num_heads,
+      [&](auto config) { return kindex::paged_mqa_logits<decltype(config)>(params, stream); });
 }
 
 template <class Geometry>

@@ -143,12 +143,6 @@ std::int64_t cache_shape::num_tokens() const {
   return std::accumulate(lens.begin(), lens.end(), std::int64_t{0});
 }
 
-std::int64_t cache_shape::num_tiles() const {
-  std::int64_t tiles = 0;
-  for (const std::int32_t len : lens) tiles += (len + 15) / 16;
-  return tiles;
-}
-
 bool cache_shape::operator==(const cache_shape& other) const {
   return lens == other.lens && page_size == other.page_size && layout == other.layout &&
          table_width == other.table_width;

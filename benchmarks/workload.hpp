@@ -37,8 +37,6 @@ struct cache_shape {
   std::int64_t table_width = -1;  ///< -1: as wide as the longest sequence needs
 
   std::int64_t num_tokens() const;
-  /// Sum of the lengths in tiles of 16 tokens.
-  std::int64_t num_tiles() const;
   bool operator==(const cache_shape& other) const;
 };
 

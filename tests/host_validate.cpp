@@ -685,6 +685,10 @@ TEST_CASE("logits: weights, lengths, table", "[validate]") {
       valid_logits(), [](auto& params) { params.context_lens_batch_stride = -1; }, invalid,
       "context_lens_batch_stride -1 is negative");
   check_change_refused(
+      valid_logits(), [](auto& params) { params.context_lens_batch_stride = int64_max / 4; },
+      invalid,
+      "context_lens_batch_stride 2305843009213693951 times 3 rows does not fit in 64 bits");
+  check_change_refused(
       valid_logits(),
       [](auto& params) {
         params.context_lens_shape = kindex::lens_shape::per_row;

@@ -191,7 +191,7 @@ void check_shape(int head_dim, int next_n, int num_heads, page_geometry geometry
   test.layout = geometry.layout;
   test.format = format;
   test.fill = turn % 2 == 0 ? fill::none : fill::neg_infinity;
-  test.gap = turn % 3 == 0 ? page_gap::none : page_gap::plus_64;
+  test.gap = turn % 3 == 0 ? page_gap::none : turn % 3 == 1 ? page_gap::least : page_gap::plus_64;
   if (turn % 5 == 0) {
     // Lengths of the rows that have nothing to do with one another.
     test.lens_shape = lens_shape::per_row;
@@ -215,8 +215,8 @@ void check_shape(int head_dim, int next_n, int num_heads, page_geometry geometry
 void check_shapes(int head_dim) {
   for_each_format([&](fp8_format format) {
     std::uint64_t turn = 0;
-    for (const auto& [next_n, num_heads] :
-         {std::pair{1, 64}, std::pair{1, 32}, std::pair{2, 64}, std::pair{8, 128}}) {
+    for (const auto& [next_n, num_heads] : {std::pair{1, 64}, std::pair{1, 32}, std::pair{2, 64},
+                                            std::pair{8, 128}, std::pair{3, 16}, std::pair{1, 8}}) {
       for (const page_geometry geometry : all_page_geometries()) {
         check_shape(head_dim, next_n, num_heads, geometry, format, ++turn);
       }
@@ -234,6 +234,27 @@ void check_shapes(int head_dim) {
 TEST_CASE("logits: shapes of head_dim 64", "[logits]") { check_shapes(64); }
 TEST_CASE("logits: shapes of head_dim 128", "[logits]") { check_shapes(128); }
 TEST_CASE("logits: shapes of head_dim 256", "[logits]") { check_shapes(256); }
+
+// The contract promises eight rows; more may be refused, but not be wrong.
+TEST_CASE("logits: more than eight rows are right or refused", "[logits]") {
+  for (const int head_dim : {64, 128, 256}) {
+    for (const int next_n : {9, 16, 33, 64}) {
+      for (const int num_heads : {16, 64}) {
+        test_case test;
+        test.lens = {70, 0, 129, 8};
+        test.head_dim = head_dim;
+        test.next_n = next_n;
+        test.num_heads = num_heads;
+        INFO(test.name());
+        logits_problem problem(test);
+        const hipError_t status = problem.launch();
+        if (status == hipErrorNotSupported) continue;
+        REQUIRE(status == hipSuccess);
+        CHECK(problem.check() == "");
+      }
+    }
+  }
+}
 
 TEST_CASE("logits: random data within the contract's tolerance", "[logits]") {
   for (const int head_dim : {64, 128, 256}) {

@@ -54,7 +54,7 @@ TEST_CASE("logits: widths that divide nothing", "[logits_bounds]") {
 }
 
 TEST_CASE("logits: arrays end with their last element at every batch size", "[logits_bounds]") {
-  for (const int num_seqs : {1, 2, 3, 31, 65, 257}) {
+  for (const int num_seqs : {1, 2, 3, 31, 65, 257, 1025}) {
     for (const int next_n : {1, 3}) {
       test_case test;
       for (int b = 0; b < num_seqs; ++b) test.lens.push_back(b * 29 % 71);
@@ -183,7 +183,9 @@ TEST_CASE("logits: strides and alignments that no engine would choose twice", "[
         test.head_dim = head_dim;
         test.lens = {70, 0, 129, 33};
         test.next_n = geometry.page_size % 32 == 0 ? 1 : 2;
-        test.gap = head_dim == 256 ? page_gap::twice : page_gap::plus_64;
+        test.gap = head_dim == 256  ? page_gap::twice
+                   : head_dim == 64 ? page_gap::least
+                                    : page_gap::plus_64;
         test.extra_table_stride = 7;  // columns 0..W-1 of a wider table
         test.q_head_gap = 64;         // head stride 192 at D = 128
         test.weights_gap = 16;        // row stride 80 at H = 64

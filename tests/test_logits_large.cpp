@@ -300,4 +300,17 @@ TEST_CASE("logits: work goes with the tokens, not with the batch", "[logits_larg
   CHECK(most <= 2 * least);
 }
 
+TEST_CASE("logits: pages of one token cost little more than pages of 64", "[logits_large]") {
+  const pretend_compute_units units(4);
+  test_case test;
+  test.lens = std::vector<std::int32_t>(16, 1000);
+  const std::int64_t page_64 = instructions(test);
+  if (page_64 == 0) SKIP("only the emulator counts instructions");
+  test.page_size = 1;
+  test.layout = page_layout::plain;
+  const std::int64_t page_1 = instructions(test);
+  INFO(page_64 << " and " << page_1 << " instructions");
+  CHECK(page_1 <= 2 * page_64);
+}
+
 }  // namespace

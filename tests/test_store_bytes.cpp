@@ -289,6 +289,80 @@ TEST_CASE("store: scales to the bit", "[store_bytes]") {
   });
 }
 
+TEST_CASE("store: scales are correctly rounded quotients", "[store_bytes]") {
+  // amax of any mantissa and any exponent from the floor to the largest float.
+  for_each_format([](fp8_format format) {
+    random_stream random(12);
+    std::vector<float> quant_maxima = {default_max(format)};
+    if (format == fp8_format::e4m3fnuz) quant_maxima.push_back(224);
+    for (const float quant_max : quant_maxima) {
+      constexpr int rows = 4000;
+      k_matrix k(element_type::fp32, rows, 64);
+      std::vector<float> amaxima;
+      for (int row = 0; row < rows; ++row) {
+        // The floor 1e-4 has exponent field 113; a third of the rows is near it.
+        const int exponent =
+            random.integer(0, 2) == 0 ? random.integer(112, 115) : random.integer(100, 254);
+        const auto mantissa = static_cast<std::uint32_t>(random.next() & 0x7FFFFF);
+        amaxima.push_back(bits_float(static_cast<std::uint32_t>(exponent) << 23 | mantissa));
+        k.fill_row(row, 0);
+        k.set(row, row % 64, row % 2 == 0 ? amaxima.back() : -amaxima.back());
+      }
+      const auto tokens = store_in_order(options(format, quant_max), k);
+      int wrong = 0;
+      for (int row = 0; row < rows; ++row) {
+        const float floored = std::max(amaxima[static_cast<std::size_t>(row)], 1e-4f);
+        const float expected = floored / quant_max;
+        wrong += tokens[static_cast<std::size_t>(row)].scale[0] != float_bits(expected);
+      }
+      CAPTURE(quant_max);
+      CHECK(wrong == 0);
+    }
+  });
+}
+
+TEST_CASE("store: quotients that fall on rounding boundaries", "[store_bytes]") {
+  // Elements at scale * midpoint, give or take one bit: the byte tells whether reciprocal, product
+  // and quotient were rounded correctly.
+  for_each_format([](fp8_format format) {
+    random_stream random(13);
+    for (const auto division : {quant_division::reciprocal, quant_division::exact}) {
+      constexpr int rows = 600;
+      const float quant_max = default_max(format);
+      k_matrix k(element_type::fp32, rows, 128);
+      for (int row = 0; row < rows; ++row) {
+        const float amax =
+            std::ldexp(1 + static_cast<float>(random.unit()), random.integer(-12, 60));
+        const float scale = amax / quant_max;
+        k.set(row, 0, amax);
+        for (int dim = 1; dim < 128; ++dim) {
+          const int byte = random.integer(0, 0x7C);
+          const double middle = (value_of(format, byte) + value_of(format, byte + 1)) / 2;
+          const auto near = static_cast<float>(middle * static_cast<double>(scale));
+          const float value =
+              bits_float(float_bits(near) + static_cast<std::uint32_t>(random.integer(0, 4)) - 2);
+          k.set(row, dim, dim % 2 == 0 ? value : -value);
+        }
+      }
+      const auto tokens = store_in_order(options(format, 0, scale_rounding::none, division), k);
+      int wrong = 0;
+      for (int row = 0; row < rows; ++row) {
+        const float scale = k.at(row, 0) / quant_max;
+        const float inverse = 1.0f / scale;
+        for (int dim = 0; dim < 128; ++dim) {
+          const float value = k.at(row, dim);
+          float scaled = division == quant_division::exact ? value / scale : value * inverse;
+          scaled = std::min(std::max(scaled, -quant_max), quant_max);
+          wrong += tokens[static_cast<std::size_t>(row)].k[static_cast<std::size_t>(dim)] !=
+                   nearest_byte(format, scaled);
+        }
+      }
+      CAPTURE(division == quant_division::exact);
+      CHECK(wrong == 0);
+    }
+  });
+}
+
 TEST_CASE("store: ue8m0 around powers of two", "[store_bytes]") {
   for_each_format([](fp8_format format) {
     std::vector<float> quant_maxima = {default_max(format)};
@@ -388,6 +462,29 @@ TEST_CASE("store: values that are not finite", "[store_bytes]") {
         CHECK(tokens[3].k ==
               std::vector<std::uint8_t>(128, static_cast<std::uint8_t>(negative_largest)));
         CHECK(tokens[4].k == std::vector<std::uint8_t>(128, 0));
+      }
+    }
+  });
+}
+
+TEST_CASE("store: one value that is not finite, alone in its wave", "[store_bytes]") {
+  // The kernel may look at a whole wave before it picks its way.
+  const float values[] = {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()};
+  for_each_format([&](fp8_format format) {
+    const std::uint8_t largest = format == fp8_format::e4m3fnuz ? 0x7F : 0x7E;
+    const int bytes[] = {largest, largest + 0x80, 0};
+    for (const element_type type : {element_type::bf16, element_type::fp16, element_type::fp32}) {
+      for (const int dim : {0, 15, 64, 127}) {
+        for (int i = 0; i < 3; ++i) {
+          CAPTURE(kindex::to_string(format), kindex::to_string(type), dim, i);
+          k_matrix k(type, 1, 128);
+          k.fill_row(0, default_max(format) / 4);
+          k.set(0, dim, values[i]);
+          const auto tokens = store_in_order(options(format), k);
+          CHECK(tokens[0].scale[0] == float_bits(0.25f));
+          CHECK(tokens[0].k[static_cast<std::size_t>(dim)] == bytes[i]);
+          CHECK(tokens[0].k[static_cast<std::size_t>(dim ^ 1)] == largest);
+        }
       }
     }
   });

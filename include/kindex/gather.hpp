@@ -3,9 +3,9 @@
 //
 // Gather: pages to contiguous K rows (plain order) and scales. Bytes move as they are.
 //
-// A lane moves 16 dims of one token. A block takes a run of consecutive output rows, finds the
-// sequences of its first and last row by binary search, and only where they differ does a row
-// search between the two.
+// A wave takes as many consecutive output rows as it has lanes. First a lane stands for a row: it
+// finds the row's sequence, page and place, and loads its scales. Then a lane stands for 16 dims of
+// a row, and the wave moves its rows a few at a time, all loads before the first store.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -30,10 +30,8 @@ struct gather_config {
   using geometry = Geometry;
   using kernel_config = gather_config<typename Geometry::any_format>;
   static constexpr int block_size = 256;
+  static constexpr int tokens_per_block = block_size;
   static constexpr int lanes_per_token = Geometry::head_dim / detail::unit_bytes;
-  static constexpr int tokens_per_step = block_size / lanes_per_token;
-  static constexpr int steps = 4;  // independent loads of one lane
-  static constexpr int tokens_per_block = tokens_per_step * steps;
 };
 
 namespace detail {
@@ -60,10 +58,26 @@ struct gather_args {
 
 #if KINDEX_DEVICE_COMPILER
 
-/// The sequence that owns token i, known to lie in [first, last]: the largest b with cu[b] <= i.
-/// Sequences of length 0 own nothing and are passed over.
-KINDEX_DEVICE int owner_of_token(const std::int32_t* cu_seq_lens, int first, int last,
+/// The sequence that owns a token, the same for the whole wave: the largest b of
+/// [first, first + count) with cu[b] <= token, which there must be. Sequences of length 0 own
+/// nothing and are passed over. As many sequences as the wave has lanes are ruled out in one step.
+KINDEX_DEVICE int owner_of_token(const std::int32_t* cu_seq_lens, int first, int count,
                                  std::int64_t token) {
+  while (count > 1) {
+    const int step = (count + wave_size - 1) / wave_size;
+    const int offset = lane_id() * step;
+    const bool starts_before =
+        offset < count && cu_seq_lens[offset < count ? first + offset : first] <= token;
+    const int passed = (__popcll(ballot(starts_before)) - 1) * step;
+    first += passed;
+    count = count - passed < step ? count - passed : step;
+  }
+  return first;
+}
+
+/// The same for one lane, by bisection.
+KINDEX_DEVICE int owner_of_lane_token(const std::int32_t* cu_seq_lens, int first, int last,
+                                      std::int64_t token) {
   while (first < last) {
     const int middle = first + (last - first + 1) / 2;
     if (cu_seq_lens[middle] <= token) {
@@ -80,56 +94,94 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel([[maybe_u
 #if KINDEX_TARGET_SUPPORTED
   using geometry = typename Config::geometry;
   constexpr int num_scales = geometry::num_scales;
+  constexpr int lanes_per_token = Config::lanes_per_token;
+  constexpr int tokens_per_step = wave_size / lanes_per_token;
+  constexpr int steps = wave_size / tokens_per_step;
+  const int wave = uniform(static_cast<int>(threadIdx.x) / wave_size);
   const std::int64_t total = args.cu_seq_lens[args.num_seqs];
   const std::int64_t end = total < args.num_tokens ? total : args.num_tokens;
-  const std::int64_t block_first = static_cast<std::int64_t>(blockIdx.x) * Config::tokens_per_block;
-  if (block_first >= end) return;
-  const std::int64_t block_end = block_first + Config::tokens_per_block;
-  const std::int64_t block_last = (block_end < end ? block_end : end) - 1;
-  const int first_seq =
-      uniform(owner_of_token(args.cu_seq_lens, 0, args.num_seqs - 1, block_first));
-  const int last_seq =
-      uniform(owner_of_token(args.cu_seq_lens, first_seq, args.num_seqs - 1, block_last));
+  const std::int64_t first_token =
+      static_cast<std::int64_t>(blockIdx.x) * Config::tokens_per_block + wave * wave_size;
+  if (first_token >= end) return;
+  const int num_tokens =
+      end - first_token < wave_size ? static_cast<int>(end - first_token) : wave_size;
+  const std::int64_t last_token = first_token + num_tokens - 1;
 
-  const int unit = static_cast<int>(threadIdx.x) % Config::lanes_per_token;
-  const int page_size = args.pages.page_size();
-  u32x4 value[Config::steps];
-  float scale[Config::steps];
+  // A lane is a row, or the last one once more.
+  const int lane = lane_id();
+  const std::int64_t token = lane < num_tokens ? first_token + lane : last_token;
+  const int wave_seq = owner_of_token(args.cu_seq_lens, 0, args.num_seqs, first_token);
+  int seq_first = uniform(args.cu_seq_lens[wave_seq]);
+  const std::int32_t* table_row = args.block_table + wave_seq * args.block_table_stride;
+  if (args.cu_seq_lens[wave_seq + 1] <= last_token) {
+    const int last_seq =
+        owner_of_token(args.cu_seq_lens, wave_seq, args.num_seqs - wave_seq, last_token);
+    const int seq = owner_of_lane_token(args.cu_seq_lens, wave_seq, last_seq, token);
+    seq_first = args.cu_seq_lens[seq];
+    table_row = args.block_table + seq * args.block_table_stride;
+  }
+  const auto position = static_cast<std::uint32_t>(token - seq_first);
+  const std::uint32_t entry = args.pages.page(position);
+  long long k_offset = -1;  // from the first page on; negative: zeros
+  float scale[num_scales] = {};
+  if (entry < args.block_table_width) {
+    const std::int64_t page = table_row[entry];
+    if (page >= 0 && page < args.num_pages) {
+      const int page_size = args.pages.page_size();
+      const int token_in_page = static_cast<int>(position - entry * page_size);
+      const std::int64_t page_offset = page * args.page_stride_bytes;
+      k_offset =
+          page_offset + k_offset_in_page(geometry::layout, geometry::head_dim, token_in_page, 0);
+      const auto* const scales = reinterpret_cast<const float*>(
+          args.data + page_offset +
+          scale_offset_in_page(page_size, geometry::head_dim, token_in_page, 0));
 #pragma unroll
-  for (int step = 0; step < Config::steps; ++step) {
-    const std::int64_t token = block_first + step * Config::tokens_per_step +
-                               static_cast<int>(threadIdx.x) / Config::lanes_per_token;
-    value[step] = u32x4{0, 0, 0, 0};
-    scale[step] = 0;
-    if (token > block_last) continue;
-    const int seq = owner_of_token(args.cu_seq_lens, first_seq, last_seq, token);
-    const auto position = static_cast<std::uint32_t>(token - args.cu_seq_lens[seq]);
-    const std::uint32_t entry = args.pages.page(position);
-    if (entry >= args.block_table_width) continue;
-    const std::int64_t page = args.block_table[seq * args.block_table_stride + entry];
-    if (page < 0 || page >= args.num_pages) continue;
-    const int token_in_page = static_cast<int>(position - entry * page_size);
-    const char* const page_data = args.data + page * args.page_stride_bytes;
-    value[step] = load_unit<unit_alignment(geometry::page_size)>(
-        page_data +
-        k_offset_in_page(geometry::layout, geometry::head_dim, token_in_page, unit * unit_bytes));
-    if (unit < num_scales) {
-      scale[step] = *reinterpret_cast<const float*>(
-          page_data + scale_offset_in_page(page_size, geometry::head_dim, token_in_page, unit));
+      for (int g = 0; g < num_scales; ++g) scale[g] = scales[g];
     }
   }
+
+  // A lane is a unit of a row.
+  const int unit = lane % lanes_per_token;
+  const int row = lane / lanes_per_token;
+  const char* const units =
+      args.data + k_offset_in_page(geometry::layout, geometry::head_dim, 0, unit * unit_bytes);
+  char* const first_dst =
+      args.dst_k + (first_token + row) * args.dst_k_stride_bytes + unit * unit_bytes;
+  const auto move_rows = [&](auto whole) {
+    constexpr bool is_whole = decltype(whole)::value;
+    u32x4 value[steps];
 #pragma unroll
-  for (int step = 0; step < Config::steps; ++step) {
-    const std::int64_t token = block_first + step * Config::tokens_per_step +
-                               static_cast<int>(threadIdx.x) / Config::lanes_per_token;
-    if (token > block_last) continue;
-    char* const dst = args.dst_k + token * args.dst_k_stride_bytes + unit * unit_bytes;
-    if (args.dst_k_is_aligned) {
-      store_unit<16>(dst, value[step]);
-    } else {
-      store_unit<1>(dst, value[step]);
+    for (int step = 0; step < steps; ++step) {
+      const long long offset = shuffle(k_offset, step * tokens_per_step + row);
+      if constexpr (!is_whole) value[step] = u32x4{0, 0, 0, 0};
+      if (is_whole || offset >= 0) {
+        value[step] = load_unit<unit_alignment(geometry::page_size)>(units + offset);
+      }
     }
-    if (unit < num_scales) args.dst_scale[token * args.dst_scale_stride + unit] = scale[step];
+    char* dst = first_dst;
+#pragma unroll
+    for (int step = 0; step < steps; ++step) {
+      if (is_whole || step * tokens_per_step + row < num_tokens) {
+        if (is_whole || args.dst_k_is_aligned) {
+          store_unit<16>(dst, value[step]);
+        } else {
+          store_unit<1>(dst, value[step]);
+        }
+      }
+      dst += tokens_per_step * args.dst_k_stride_bytes;
+    }
+  };
+  // A branch around a load or store makes the compiler wait for all that are under way: where every
+  // row is there, none has one.
+  if (args.dst_k_is_aligned && num_tokens == wave_size && ballot(k_offset >= 0) == all_lanes) {
+    move_rows(std::true_type{});
+  } else {
+    move_rows(std::false_type{});
+  }
+  if (lane < num_tokens) {
+    float* const dst_scale = args.dst_scale + (first_token + lane) * args.dst_scale_stride;
+#pragma unroll
+    for (int g = 0; g < num_scales; ++g) dst_scale[g] = scale[g];
   }
 #else
   __builtin_trap();

@@ -40,61 +40,59 @@ struct store_config {
 
 namespace detail {
 
-/// store_params as the kernel reads them.
+/// store_params as the kernel reads them, in the order in which it needs them: neighbours come by
+/// one scalar load. Flags have 32 bits: what is smaller can only be read by a load into every lane.
 template <int PageSize>
 struct store_args {
-  char* data;
-  std::int64_t page_stride_bytes;
+  const void* slots;
+  std::uint32_t num_tokens;
+  std::int32_t slots_are_int64;
   std::int64_t num_slots_in_cache;  // pages * P
-  page_splitter<PageSize> pages;
   const char* k;
   std::int64_t k_row_stride_bytes;
-  const void* slots;
-  std::int64_t num_tokens;
+  // Bits of amax from which on the plain path will not do: Inf, or 0 if the division is exact.
+  std::uint32_t plain_amax_end;
   float quant_max;
-  // 32 bits each: what is smaller cannot be read as a scalar, only by a load into every lane.
-  std::int32_t slots_are_int64;
-  std::int32_t k_is_aligned;  // every row starts at a multiple of 16 bytes
-  std::int32_t ue8m0;
+  float inverse_quant_max;
+  // The scale's bits, plus one, and the other: up to the next power of two (any mantissa bit
+  // carries into the exponent), or nothing.
+  std::uint32_t scale_round_add;
+  std::uint32_t scale_round_mask;
+  char* data;
+  std::int64_t page_stride_bytes;
   std::int32_t exact_division;
+  std::int32_t k_is_aligned;  // every row starts at a multiple of 16 bytes
+  page_splitter<PageSize> pages;
 };
 
 #if KINDEX_DEVICE_COMPILER
 
 /// The smallest scale keeps zero rows away from a division by zero; aiter's and vLLM's floor.
-inline constexpr float amax_floor = 1e-4f;
+inline constexpr std::uint32_t amax_floor_bits = 0x38D1B717u;  // 1e-4
 
 /// Scale of a group from the bits of its largest finite magnitude.
 template <int PageSize>
 KINDEX_DEVICE float group_scale(std::uint32_t amax_bits, const store_args<PageSize>& args) {
-  const float amax = bits_to_float(amax_bits);
-  const float scale = divide_rn(amax > amax_floor ? amax : amax_floor, args.quant_max);
-  if (!args.ue8m0) return scale;
-  // Up to the next power of two: any mantissa bit carries into the exponent.
-  return bits_to_float((float_to_bits(scale) + 0x007FFFFFu) & 0xFF800000u);
+  const float amax = bits_to_float(amax_bits > amax_floor_bits ? amax_bits : amax_floor_bits);
+  // amax / quant_max, correctly rounded: one correction of the product with the reciprocal does it
+  // for every float and the quant_max that `validate` allows (tried out, all mantissas).
+  const float product = multiply_rn(amax, args.inverse_quant_max);
+  const float rest = multiply_add_rn(-product, args.quant_max, amax);
+  const float scale = multiply_add_rn(rest, args.inverse_quant_max, product);
+  return bits_to_float((float_to_bits(scale) + args.scale_round_add) & args.scale_round_mask);
 }
 
-/// Quantises and writes the 16 dims of one lane; all lanes of the token are here.
-template <class Config, bool Aligned>
-KINDEX_DEVICE void store_unit_of_token(const store_args<Config::geometry::page_size>& args,
-                                       std::int64_t token, std::int64_t slot, int unit) {
-  using geometry = typename Config::geometry;
+/// Quantises the 16 dims of one lane; the lanes of its group are here. Returns the scale. Plain:
+/// all of the group's elements are finite, and the division is by reciprocal.
+template <class Config, bool Plain, class Args>
+KINDEX_DEVICE float quantise_unit(const Args& args,
+                                  const unit_of_elements<Config::k_type>& elements,
+                                  std::uint32_t amax_bits, u32x4& packed) {
   float value[unit_elements];
-  load_elements<Config::k_type, Aligned>(args.k + token * args.k_row_stride_bytes +
-                                             unit * unit_elements * element_bytes(Config::k_type),
-                                         value);
-
-  // Magnitudes compare as integers, NaN and Inf above all finite ones.
-  std::uint32_t amax_bits = 0;
-#pragma unroll
-  for (int i = 0; i < unit_elements; ++i) {
-    const std::uint32_t bits = float_to_bits(value[i]) & 0x7FFFFFFFu;
-    amax_bits = bits > amax_bits ? bits : amax_bits;
-  }
-  amax_bits = group_max<Config::lanes_per_group>(amax_bits);
-  if (amax_bits >= infinity_bits) {
-    // Rare: only finite elements count. NaN becomes 0 at once; Inf keeps its sign for the clamp
-    // below.
+  widen(elements, value);
+  if constexpr (!Plain) {
+    // Only finite elements count for the scale. NaN becomes 0 at once, Inf keeps its sign for the
+    // clamp below.
     amax_bits = 0;
 #pragma unroll
     for (int i = 0; i < unit_elements; ++i) {
@@ -104,57 +102,84 @@ KINDEX_DEVICE void store_unit_of_token(const store_args<Config::geometry::page_s
     }
     amax_bits = group_max<Config::lanes_per_group>(amax_bits);
   }
-
   const float scale = group_scale(amax_bits, args);
-  if (args.exact_division) {
+  if (!Plain && args.exact_division) {
 #pragma unroll
     for (int i = 0; i < unit_elements; ++i) value[i] = divide_rn(value[i], scale);
   } else {
-    const float inverse = divide_rn(1.0f, scale);
+    const float inverse = reciprocal_rn(scale);
 #pragma unroll
-    for (int i = 0; i < unit_elements; ++i) value[i] = multiply_rn(value[i], inverse);
+    for (int i = 0; i < unit_elements; i += 2) multiply_pair_rn(value[i], value[i + 1], inverse);
   }
+  if constexpr (!Plain) {
+    // A finite value is at most a rounding error above quant_max, which the conversion takes back:
+    // quant_max is an fp8 number.
 #pragma unroll
-  for (int i = 0; i < unit_elements; ++i) {
-    value[i] = fminf(fmaxf(value[i], -args.quant_max), args.quant_max);
+    for (int i = 0; i < unit_elements; ++i) {
+      value[i] = fminf(fmaxf(value[i], -args.quant_max), args.quant_max);
+    }
   }
-  u32x4 packed;
   packed.x = to_fp8x4(value[0], value[1], value[2], value[3]);
   packed.y = to_fp8x4(value[4], value[5], value[6], value[7]);
   packed.z = to_fp8x4(value[8], value[9], value[10], value[11]);
   packed.w = to_fp8x4(value[12], value[13], value[14], value[15]);
+  return scale;
+}
 
-  const std::int64_t page =
-      static_cast<std::int64_t>(args.pages.page(static_cast<std::uint64_t>(slot)));
-  const int page_size = args.pages.page_size();
-  const int token_in_page = static_cast<int>(slot - page * page_size);
-  char* const page_data = args.data + page * args.page_stride_bytes;
-  store_unit<unit_alignment(geometry::page_size)>(
-      page_data + k_offset_in_page(geometry::layout, geometry::head_dim, token_in_page,
-                                   unit * unit_elements),
-      packed);
-  if (unit % Config::lanes_per_group == 0) {
-    *reinterpret_cast<float*>(page_data +
-                              scale_offset_in_page(page_size, geometry::head_dim, token_in_page,
-                                                   unit / Config::lanes_per_group)) = scale;
-  }
+/// Loads the 16 elements that start at an address; on AMD every address will do.
+template <class Config, class Args>
+KINDEX_DEVICE unit_of_elements<Config::k_type> load_unit_of_k(const Args& args,
+                                                              const char* address) {
+#if KINDEX_PLATFORM_NVIDIA
+  if (args.k_is_aligned) return load_elements<Config::k_type, 16>(address);
+#endif
+  return load_elements<Config::k_type, element_bytes(Config::k_type)>(address);
 }
 
 template <class Config, class Args>
 KINDEX_KERNEL __launch_bounds__(Config::block_size) void store_kernel([[maybe_unused]] Args args) {
 #if KINDEX_TARGET_SUPPORTED
+  using geometry = typename Config::geometry;
   const int unit = static_cast<int>(threadIdx.x) % Config::lanes_per_token;
-  const std::int64_t token = static_cast<std::int64_t>(blockIdx.x) * Config::tokens_per_block +
-                             static_cast<int>(threadIdx.x) / Config::lanes_per_token;
-  if (token >= args.num_tokens) return;
-  const std::int64_t slot = args.slots_are_int64
-                                ? static_cast<const std::int64_t*>(args.slots)[token]
-                                : std::int64_t{static_cast<const std::int32_t*>(args.slots)[token]};
-  if (slot < 0 || slot >= args.num_slots_in_cache) return;
-  if (args.k_is_aligned) {
-    store_unit_of_token<Config, true>(args, token, slot, unit);
+  // A row has at least 128 bytes: no memory holds 2^32 of them.
+  const std::uint32_t token = blockIdx.x * Config::tokens_per_block +
+                              static_cast<unsigned>(threadIdx.x) / Config::lanes_per_token;
+  const std::uint32_t last = args.num_tokens - 1;
+  const std::uint32_t existing = token < last ? token : last;
+  const std::int64_t slot =
+      __builtin_expect(args.slots_are_int64, 1)
+          ? static_cast<const std::int64_t*>(args.slots)[existing]
+          : std::int64_t{static_cast<const std::int32_t*>(args.slots)[existing]};
+  // Negative slots are the largest numbers without a sign.
+  if (token > last ||
+      static_cast<std::uint64_t>(slot) >= static_cast<std::uint64_t>(args.num_slots_in_cache)) {
+    return;
+  }
+  const char* const row = args.k + token * args.k_row_stride_bytes;
+  const auto elements =
+      load_unit_of_k<Config>(args, row + unit * unit_elements * element_bytes(Config::k_type));
+  const std::uint32_t amax_bits = group_amax_bits<Config::lanes_per_group>(elements);
+  u32x4 packed;
+  float scale;
+  // Asked for the whole wave: its branch is cheaper than one of lanes.
+  if (__builtin_expect(ballot(amax_bits >= args.plain_amax_end) == 0, 1)) {
+    scale = quantise_unit<Config, true>(args, elements, amax_bits, packed);
   } else {
-    store_unit_of_token<Config, false>(args, token, slot, unit);
+    scale = quantise_unit<Config, false>(args, elements, amax_bits, packed);
+  }
+
+  const auto page = static_cast<std::uint32_t>(args.pages.page(static_cast<std::uint64_t>(slot)));
+  const int page_size = args.pages.page_size();
+  const int token_in_page = static_cast<int>(slot - std::int64_t{page} * page_size);
+  char* const page_data = args.data + page * args.page_stride_bytes;
+  store_unit<unit_alignment(geometry::page_size)>(
+      page_data + static_cast<std::uint32_t>(k_offset_in_page(geometry::layout, geometry::head_dim,
+                                                              token_in_page, unit * unit_elements)),
+      packed);
+  if (unit % Config::lanes_per_group == 0) {
+    *reinterpret_cast<float*>(page_data + static_cast<std::uint32_t>(scale_offset_in_page(
+                                              page_size, geometry::head_dim, token_in_page,
+                                              unit / Config::lanes_per_group))) = scale;
   }
 #else
   __builtin_trap();
@@ -191,11 +216,15 @@ hipError_t store(const store_params& params, hipStream_t stream) {
   args.k = static_cast<const char*>(params.k);
   args.k_row_stride_bytes = row_bytes;
   args.slots = params.slots.data;
-  args.num_tokens = num_tokens;
+  args.num_tokens = static_cast<std::uint32_t>(num_tokens);
   args.quant_max = params.quant_max == 0 ? fp8_max(geometry::format) : params.quant_max;
+  args.inverse_quant_max = 1.0f / args.quant_max;
   args.slots_are_int64 = params.slots.is_int64;
   args.k_is_aligned = reinterpret_cast<std::uintptr_t>(params.k) % 16 == 0 && row_bytes % 16 == 0;
-  args.ue8m0 = params.rounding == scale_rounding::ue8m0;
+  const bool ue8m0 = params.rounding == scale_rounding::ue8m0;
+  args.scale_round_add = ue8m0 ? 0x007FFFFFu : 0u;
+  args.scale_round_mask = ue8m0 ? 0xFF800000u : ~0u;
+  args.plain_amax_end = params.division == quant_division::exact ? 0u : detail::infinity_bits;
   args.exact_division = params.division == quant_division::exact;
   const std::int64_t num_blocks =
       (num_tokens + Config::tokens_per_block - 1) / Config::tokens_per_block;

@@ -13,6 +13,8 @@ const char* to_string(page_gap gap) {
   switch (gap) {
     case page_gap::none:
       return "payload";
+    case page_gap::least:
+      return "payload+least";
     case page_gap::plus_64:
       return "payload+64";
     case page_gap::twice:
@@ -28,6 +30,8 @@ std::int64_t page_stride_bytes(page_gap gap, int page_size, int head_dim) {
   switch (gap) {
     case page_gap::none:
       return payload;
+    case page_gap::least:
+      return payload + (page_size == 1 ? 4 : 16);
     case page_gap::plus_64:
       return payload + 64;
     case page_gap::twice:

@@ -20,6 +20,7 @@ namespace kindex_test {
 /// The page strides that tests use.
 enum class page_gap {
   none,         ///< payload
+  least,        ///< payload + 16 bytes (4 at page size 1): as badly aligned as allowed
   plus_64,      ///< payload + 64 bytes
   twice,        ///< 2 * payload: two layers interleaved
   many_layers,  ///< 1,002,240 bytes, as an engine that packs all layers of a page has it

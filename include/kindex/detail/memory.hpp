@@ -31,14 +31,23 @@ template <int Alignment>
 KINDEX_DEVICE u32x4 load_unit(const void* address) {
   if constexpr (Alignment >= 16) {
     return *static_cast<const u32x4*>(address);
+#if !KINDEX_PLATFORM_NVIDIA
+  } else if constexpr (Alignment >= 2) {
+    // The loads of gfx9 take any address.
+    using less_aligned = __attribute__((ext_vector_type(4), aligned(Alignment))) std::uint32_t;
+    return *static_cast<const less_aligned*>(address);
+#else
   } else if constexpr (Alignment >= 4) {
-#if KINDEX_PLATFORM_NVIDIA
     const auto* word = static_cast<const std::uint32_t*>(address);
     return u32x4{word[0], word[1], word[2], word[3]};
-#else
-    // gfx9 loads 16 bytes from any dword address in one instruction.
-    using dword_aligned = __attribute__((ext_vector_type(4), aligned(4))) std::uint32_t;
-    return *static_cast<const dword_aligned*>(address);
+  } else if constexpr (Alignment >= 2) {
+    const auto* half = static_cast<const std::uint16_t*>(address);
+    std::uint32_t word[4] = {};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      word[i / 2] |= static_cast<std::uint32_t>(half[i]) << (16 * (i % 2));
+    }
+    return u32x4{word[0], word[1], word[2], word[3]};
 #endif
   } else {
     const auto* byte = static_cast<const std::uint8_t*>(address);

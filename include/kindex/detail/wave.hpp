@@ -16,8 +16,7 @@
 #include <cub/warp/warp_scan.cuh>
 #endif
 #else
-// Narrow headers: rocprim/rocprim.hpp pulls in device-wide code that does not build everywhere.
-#include <rocprim/warp/warp_reduce.hpp>
+// The narrow header: rocprim/rocprim.hpp pulls in device-wide code that does not build everywhere.
 #include <rocprim/warp/warp_scan.hpp>
 #endif
 
@@ -40,6 +39,9 @@ KINDEX_DEVICE int uniform(int value) {
 KINDEX_DEVICE std::uint32_t uniform(std::uint32_t value) {
   return static_cast<std::uint32_t>(uniform(static_cast<int>(value)));
 }
+
+/// What ballot returns if all lanes agree.
+inline constexpr std::uint64_t all_lanes = ~std::uint64_t{0} >> (64 - wave_size);
 
 KINDEX_DEVICE int lane_id() { return static_cast<int>(threadIdx.x) % wave_size; }
 
@@ -72,24 +74,33 @@ KINDEX_DEVICE std::uint64_t ballot(bool predicate) {
 #endif
 }
 
-/// The largest of the values of a group of GroupSize neighbouring lanes (a power of two), in each
-/// of them. Every lane of the group takes part.
+#if !KINDEX_PLATFORM_NVIDIA
+/// The value that the lane holds which a DPP control names: an operand modifier of vector
+/// instructions, so that an exchange between near lanes costs no instruction of its own.
+template <int Control>
+KINDEX_DEVICE std::uint32_t exchange_near(std::uint32_t value) {
+  return static_cast<std::uint32_t>(
+      __builtin_amdgcn_update_dpp(0, static_cast<int>(value), Control, 0xF, 0xF, true));
+}
+#endif
+
+/// The largest of the values of a group of 4 or 8 neighbouring lanes, in each of them. Every lane
+/// of the group takes part.
 template <int GroupSize>
 KINDEX_DEVICE std::uint32_t group_max(std::uint32_t value) {
+  static_assert(GroupSize == 4 || GroupSize == 8, "kindex: groups of 4 or 8 lanes");
+  const auto larger = [](std::uint32_t a, std::uint32_t b) { return a > b ? a : b; };
 #if KINDEX_PLATFORM_NVIDIA
 #pragma unroll
-  for (int mask = 1; mask < GroupSize; mask *= 2) {
-    const std::uint32_t other = shuffle_xor(value, mask);
-    value = other > value ? other : value;
-  }
-  return value;
+  for (int mask = 1; mask < GroupSize; mask *= 2) value = larger(value, shuffle_xor(value, mask));
 #else
-  // All-reduce by DPP; groups this small need no shared memory.
-  using reduce = ::rocprim::warp_reduce<std::uint32_t, GroupSize, true>;
-  typename reduce::storage_type storage;
-  reduce().reduce(value, value, storage, ::rocprim::maximum<std::uint32_t>());
-  return value;
+  value = larger(value, exchange_near<0xB1>(value));  // quad_perm: lane XOR 1
+  value = larger(value, exchange_near<0x4E>(value));  // quad_perm: lane XOR 2
+  if constexpr (GroupSize == 8) {
+    value = larger(value, exchange_near<0x141>(value));  // row_half_mirror: 7 - lane, of eight
+  }
 #endif
+  return value;
 }
 
 /// Sum of the values of this lane and all lower ones. All lanes of the wave take part.

@@ -26,6 +26,10 @@ constexpr uint32_t flags_machine_mask = 0xff;
 constexpr uint32_t flags_gfx942 = 0x4c;
 constexpr uint32_t note_amdgpu_metadata = 32;
 
+// Dynamic relocations: symbol plus addend, image base plus addend.
+constexpr uint32_t relocation_absolute64 = 3;
+constexpr uint32_t relocation_relative64 = 13;
+
 // Above this much code one function at a time is disassembled.
 constexpr uint64_t whole_text_limit = 1 << 20;
 
@@ -50,8 +54,7 @@ void run_past_end(wave& w, const instruction& i) {
 
 }  // namespace
 
-std::unique_ptr<code_object> code_object::load(const void* data, size_t size,
-                                               std::string* error) {
+std::unique_ptr<code_object> code_object::load(const void* data, size_t size, std::string* error) {
   std::unique_ptr<code_object> object(new code_object);
   const uint8_t* bytes = static_cast<const uint8_t*>(data);
   object->file_.assign(bytes, bytes + size);
@@ -88,8 +91,8 @@ bool code_object::parse(std::string* error) {
     }
   }
   image_bytes_ = (image_bytes_ + 4096) & ~uint64_t{4095};
-  void* image = mmap(nullptr, image_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                     -1, 0);
+  void* image =
+      mmap(nullptr, image_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (image == MAP_FAILED) {
     *error = "out of memory";
     return false;
@@ -138,6 +141,33 @@ bool code_object::parse(std::string* error) {
       }
       std::string name = text_at(file_, names + entry.st_name);
       if (!name.empty()) symbols_[std::move(name)] = {entry.st_value, entry.st_size};
+    }
+  }
+  for (const Elf64_Shdr& s : sections) {
+    if (s.sh_type != SHT_RELA || !(s.sh_flags & SHF_ALLOC)) continue;
+    const uint64_t symbols = s.sh_link < sections.size() ? sections[s.sh_link].sh_offset : 0;
+    for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= s.sh_size; at += sizeof(Elf64_Rela)) {
+      Elf64_Rela r;
+      Elf64_Sym target = {};
+      if (!read_at(file_, s.sh_offset + at, &r) ||
+          !read_at(file_, symbols + ELF64_R_SYM(r.r_info) * sizeof(Elf64_Sym), &target) ||
+          r.r_offset + 8 > image_bytes_) {
+        *error = "unreadable relocation";
+        return false;
+      }
+      const uint32_t kind = ELF64_R_TYPE(r.r_info);
+      if (kind != relocation_relative64 && kind != relocation_absolute64) {
+        *error = "relocation of kind " + std::to_string(kind) + " is not supported";
+        return false;
+      }
+      if (kind == relocation_absolute64 && target.st_shndx == SHN_UNDEF) {
+        *error = "undefined symbol " +
+                 text_at(file_, sections[sections[s.sh_link].sh_link].sh_offset + target.st_name);
+        return false;
+      }
+      const uint64_t value = address_of(kind == relocation_absolute64 ? target.st_value : 0) +
+                             static_cast<uint64_t>(r.r_addend);
+      std::memcpy(image_ + r.r_offset, &value, sizeof value);
     }
   }
   for (auto& [name, kernel] : kernels_) {
@@ -244,8 +274,7 @@ function_code* code_object::decode_function(uint64_t pc) {
   if (text_end_ - text_begin_ <= whole_text_limit) {
     if (!text_indexed_) index_text();
     const auto by_pc = [](const std::pair<uint64_t, size_t>& a, uint64_t b) { return a.first < b; };
-    const auto first =
-        std::lower_bound(text_lines_.begin(), text_lines_.end(), code->begin, by_pc);
+    const auto first = std::lower_bound(text_lines_.begin(), text_lines_.end(), code->begin, by_pc);
     const auto last = std::lower_bound(first, text_lines_.end(), code->end, by_pc);
     const size_t from = first == text_lines_.end() ? text_.size() : first->second;
     const size_t to = last == text_lines_.end() ? text_.size() : last->second;
@@ -279,7 +308,8 @@ function_code* code_object::decode_function(uint64_t pc) {
   }
   for (instruction& i : code->instructions) {
     if (i.kind != instruction_class::branch || i.base.compare(0, 2, "s_") != 0) continue;
-    const uint64_t target = i.pc + 4 + static_cast<uint64_t>(4 * static_cast<int64_t>(i.branch_words));
+    const uint64_t target =
+        i.pc + 4 + static_cast<uint64_t>(4 * static_cast<int64_t>(i.branch_words));
     if (target < code->begin || target >= code->end || (target - code->begin) % 4) continue;
     const int32_t index = code->by_word[(target - code->begin) / 4];
     if (index >= 0) i.target = &code->instructions[static_cast<size_t>(index)];

@@ -98,7 +98,8 @@ bool parse_operand(std::string_view t, operand* o) {
     t = t.substr(prefix.size(), t.size() - prefix.size() - 1);
   };
   unwrap("sext(", &o->sign_extend);
-  if (t.size() > 1 && t[0] == '-' && (std::isalpha(static_cast<unsigned char>(t[1])) || t[1] == '|')) {
+  if (t.size() > 1 && t[0] == '-' &&
+      (std::isalpha(static_cast<unsigned char>(t[1])) || t[1] == '|')) {
     o->negate = true;
     t.remove_prefix(1);
   }
@@ -176,7 +177,9 @@ uint8_t sdwa_select(std::string_view s) {
 int swizzle_pattern(std::string_view s) {
   const size_t open = s.find('(');
   std::vector<std::string_view> args = split(s.substr(open + 1, s.size() - open - 2), ',');
-  const auto arg = [&](size_t k) { return k < args.size() ? static_cast<int>(number(args[k])) : 0; };
+  const auto arg = [&](size_t k) {
+    return k < args.size() ? static_cast<int>(number(args[k])) : 0;
+  };
   const std::string_view kind = args.empty() ? std::string_view() : args[0];
   if (kind == "SWAP") return (arg(1) << 10) | 0x1f;
   if (kind == "REVERSE") return ((arg(1) - 1) << 10) | 0x1f;
@@ -213,11 +216,11 @@ struct dpp_name {
   dpp_control control;
 };
 constexpr dpp_name dpp_names[] = {
-    {"row_shl:", dpp_control::row_shl},           {"row_shr:", dpp_control::row_shr},
-    {"row_ror:", dpp_control::row_ror},           {"row_newbcast:", dpp_control::row_newbcast},
-    {"wave_shr:", dpp_control::wave_shr},         {"wave_shl:", dpp_control::wave_shl},
-    {"wave_ror:", dpp_control::wave_ror},         {"wave_rol:", dpp_control::wave_rol},
-    {"row_mirror", dpp_control::row_mirror},      {"row_half_mirror", dpp_control::row_half_mirror},
+    {"row_shl:", dpp_control::row_shl},      {"row_shr:", dpp_control::row_shr},
+    {"row_ror:", dpp_control::row_ror},      {"row_newbcast:", dpp_control::row_newbcast},
+    {"wave_shr:", dpp_control::wave_shr},    {"wave_shl:", dpp_control::wave_shl},
+    {"wave_ror:", dpp_control::wave_ror},    {"wave_rol:", dpp_control::wave_rol},
+    {"row_mirror", dpp_control::row_mirror}, {"row_half_mirror", dpp_control::row_half_mirror},
 };
 
 struct hardware_register_name {
@@ -253,8 +256,7 @@ int index_mode_bits(std::string_view s) {
 // True when the modifier was understood.
 bool parse_modifier(std::string_view m, instruction* i) {
   const auto is = [&](std::string_view prefix) { return starts_with(m, prefix); };
-  const std::string_view value =
-      contains(m, ":") ? m.substr(m.find(':') + 1) : std::string_view();
+  const std::string_view value = contains(m, ":") ? m.substr(m.find(':') + 1) : std::string_view();
   const auto num = [&] { return static_cast<int>(number(value)); };
   if (is("offset0:")) {
     i->offset0 = num();
@@ -353,26 +355,41 @@ atomic_operation atomic_of(std::string_view name) {
   };
   // Longer names first: the first part found decides.
   static constexpr row rows[] = {
-      {"cmpswap", atomic_operation::compare_swap}, {"cmpst", atomic_operation::compare_swap},
-      {"wrxchg", atomic_operation::swap},          {"swap", atomic_operation::swap},
+      {"cmpswap", atomic_operation::compare_swap},
+      {"cmpst", atomic_operation::compare_swap},
+      {"wrxchg", atomic_operation::swap},
+      {"swap", atomic_operation::swap},
       {"pk_add_f16", atomic_operation::add_packed_f16},
       {"pk_add_rtn_f16", atomic_operation::add_packed_f16},
       {"pk_add_bf16", atomic_operation::add_packed_bf16},
       {"pk_add_rtn_bf16", atomic_operation::add_packed_bf16},
-      {"add_f64", atomic_operation::add_f64},      {"add_rtn_f64", atomic_operation::add_f64},
-      {"add_f32", atomic_operation::add_f32},      {"add_rtn_f32", atomic_operation::add_f32},
-      {"min_f64", atomic_operation::min_f64},      {"min_rtn_f64", atomic_operation::min_f64},
-      {"max_f64", atomic_operation::max_f64},      {"max_rtn_f64", atomic_operation::max_f64},
-      {"rsub", atomic_operation::reverse_sub},     {"add", atomic_operation::add},
-      {"sub", atomic_operation::sub},              {"umax", atomic_operation::max_unsigned},
-      {"umin", atomic_operation::min_unsigned},    {"smax", atomic_operation::max_signed},
-      {"smin", atomic_operation::min_signed},      {"max_u", atomic_operation::max_unsigned},
+      {"add_f64", atomic_operation::add_f64},
+      {"add_rtn_f64", atomic_operation::add_f64},
+      {"add_f32", atomic_operation::add_f32},
+      {"add_rtn_f32", atomic_operation::add_f32},
+      {"min_f64", atomic_operation::min_f64},
+      {"min_rtn_f64", atomic_operation::min_f64},
+      {"max_f64", atomic_operation::max_f64},
+      {"max_rtn_f64", atomic_operation::max_f64},
+      {"rsub", atomic_operation::reverse_sub},
+      {"add", atomic_operation::add},
+      {"sub", atomic_operation::sub},
+      {"umax", atomic_operation::max_unsigned},
+      {"umin", atomic_operation::min_unsigned},
+      {"smax", atomic_operation::max_signed},
+      {"smin", atomic_operation::min_signed},
+      {"max_u", atomic_operation::max_unsigned},
       {"max_rtn_u", atomic_operation::max_unsigned},
-      {"min_u", atomic_operation::min_unsigned},   {"min_rtn_u", atomic_operation::min_unsigned},
-      {"max_i", atomic_operation::max_signed},     {"max_rtn_i", atomic_operation::max_signed},
-      {"min_i", atomic_operation::min_signed},     {"min_rtn_i", atomic_operation::min_signed},
-      {"xor", atomic_operation::bit_xor},          {"or", atomic_operation::bit_or},
-      {"and", atomic_operation::bit_and},          {"inc", atomic_operation::increment},
+      {"min_u", atomic_operation::min_unsigned},
+      {"min_rtn_u", atomic_operation::min_unsigned},
+      {"max_i", atomic_operation::max_signed},
+      {"max_rtn_i", atomic_operation::max_signed},
+      {"min_i", atomic_operation::min_signed},
+      {"min_rtn_i", atomic_operation::min_signed},
+      {"xor", atomic_operation::bit_xor},
+      {"or", atomic_operation::bit_or},
+      {"and", atomic_operation::bit_and},
+      {"inc", atomic_operation::increment},
       {"dec", atomic_operation::decrement},
   };
   for (const row& r : rows) {
@@ -534,11 +551,10 @@ handler decode_matrix(instruction* i, std::string_view b) {
     passes = i->rows == 32 ? 16 : 8;
   } else {
     const int flops = 2 * i->rows * i->columns * i->depth;
-    const int rate = i->a_type == matrix_type::f64 || i->a_type == matrix_type::f32 ? 64
-                     : i->a_type == matrix_type::xf32                               ? 256
-                     : i->a_type == matrix_type::f16 || i->a_type == matrix_type::bf16
-                         ? 512
-                         : 1024;
+    const int rate = i->a_type == matrix_type::f64 || i->a_type == matrix_type::f32    ? 64
+                     : i->a_type == matrix_type::xf32                                  ? 256
+                     : i->a_type == matrix_type::f16 || i->a_type == matrix_type::bf16 ? 512
+                                                                                       : 1024;
     passes = flops / rate / 4;
   }
   i->cycles = static_cast<uint16_t>(4 * passes);
@@ -554,8 +570,8 @@ bool is_transcendental(std::string_view b) {
 }
 
 bool is_quarter_rate(std::string_view b) {
-  for (std::string_view name : {"v_mul_lo_u32", "v_mul_hi_u32", "v_mul_hi_i32", "v_mad_u64_u32",
-                                "v_mad_i64_i32"}) {
+  for (std::string_view name :
+       {"v_mul_lo_u32", "v_mul_hi_u32", "v_mul_hi_i32", "v_mad_u64_u32", "v_mad_i64_i32"}) {
     if (b == name) return true;
   }
   return false;
@@ -763,7 +779,7 @@ bool decode_line(std::string_view line, instruction* out) {
   bool understood = true;
   if (base == "s_waitcnt") {
     parse_waitcnt(rest, &i);
-  } else {
+  } else if (base != "s_branch" && !starts_with(base, "s_cbranch")) {
     for (std::string_view part : split(rest, ',')) {
       const auto tokens = split(part, ' ');
       for (size_t k = 0; k < tokens.size(); ++k) {
@@ -779,8 +795,10 @@ bool decode_line(std::string_view line, instruction* out) {
   if (has_two_destinations(base)) i.destination_count = 2;
   i.run = choose_handler(&i);
   if (!understood || !i.run) i.run = run_unsupported;
-  if ((i.kind == instruction_class::branch || base == "s_call_b64") && i.operand_count) {
-    i.branch_words = static_cast<int16_t>(i.operands[i.operand_count - 1].integer);
+  // From the encoding: the text may name a symbol instead of the distance.
+  if (i.kind == instruction_class::branch) {
+    i.branch_words = static_cast<int16_t>(
+        std::strtoul(std::string(trim(encoding).substr(0, 8)).c_str(), nullptr, 16));
   }
   mark_indirect(&i);
   collect_masks(&i);

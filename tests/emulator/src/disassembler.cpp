@@ -55,8 +55,7 @@ std::string disassemble(const std::vector<uint8_t>& file, uint64_t begin, uint64
                   static_cast<unsigned long long>(begin), static_cast<unsigned long long>(end));
   }
   char path[64];
-  std::snprintf(path, sizeof path, " /proc/%ld/fd/%d 2>/dev/null", static_cast<long>(getpid()),
-                fd);
+  std::snprintf(path, sizeof path, " /proc/%ld/fd/%d 2>/dev/null", static_cast<long>(getpid()), fd);
   std::string output = run(tool() + " -d --mcpu=gfx942" + range + path);
   close(fd);
   if (output.empty()) *error = tool() + " did not disassemble the code object";

@@ -341,8 +341,8 @@ void report(wave& w, const instruction& i, finding_kind kind, int lane,
 }
 
 void report_unsupported(wave& w, const instruction& i, const std::string& what) {
-  report(w, i, finding_kind::unsupported, -1, "unsupported instruction: " + what +
-                                                  " is not emulated");
+  report(w, i, finding_kind::unsupported, -1,
+         "unsupported instruction: " + what + " is not emulated");
   w.done = true;
   w.owner->abort = true;
 }

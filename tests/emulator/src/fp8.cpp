@@ -86,8 +86,9 @@ float decode_fp8(uint8_t byte, fp8_format f) {
   } else if (exponent == 15 && mantissa == 7) {
     return NAN;
   }
-  const float scaled = std::ldexp(static_cast<float>(mantissa + (exponent ? 1 << f.mantissa_bits : 0)),
-                                  (exponent ? exponent : 1) - bias_of(f) - f.mantissa_bits);
+  const float scaled =
+      std::ldexp(static_cast<float>(mantissa + (exponent ? 1 << f.mantissa_bits : 0)),
+                 (exponent ? exponent : 1) - bias_of(f) - f.mantissa_bits);
   return negative ? -scaled : scaled;
 }
 

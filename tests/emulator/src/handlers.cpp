@@ -10,10 +10,9 @@ namespace kindex::emulator {
 const handler_entry* find_handler(std::string_view base) {
   static const auto* const all = [] {
     auto* map = new std::unordered_map<std::string_view, const handler_entry*>;
-    for (const handler_list& list :
-         {scalar_handlers(), integer_handlers(), float_handlers(), half_handlers(),
-          double_handlers(), compare_handlers(), convert_handlers(), packed_handlers(),
-          lane_handlers()}) {
+    for (const handler_list& list : {scalar_handlers(), integer_handlers(), float_handlers(),
+                                     half_handlers(), double_handlers(), compare_handlers(),
+                                     convert_handlers(), packed_handlers(), lane_handlers()}) {
       for (const handler_entry& entry : list) map->emplace(entry.name, &entry);
     }
     return map;

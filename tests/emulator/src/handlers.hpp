@@ -20,9 +20,9 @@ enum handler_feature : uint16_t {
   feature_sdwa = 2,
   feature_clamp = 4,
   feature_output_scale = 8,
-  feature_op_sel = 16,    // one bit per source, upper half selected
-  feature_sign = 32,      // neg and abs of sources
-  feature_packed = 64,    // op_sel, op_sel_hi, neg_lo, neg_hi
+  feature_op_sel = 16,        // one bit per source, upper half selected
+  feature_sign = 32,          // neg and abs of sources
+  feature_packed = 64,        // op_sel, op_sel_hi, neg_lo, neg_hi
   feature_sdwa_source = 128,  // SDWA on sources only, the result is not a vector register
 };
 

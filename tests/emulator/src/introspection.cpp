@@ -48,8 +48,8 @@ unsigned long long wide(uint64_t x) { return x; }
 void print_table(const launch_state& launch, const kernel_resources& resources,
                  const worker_counters& c) {
   static const char* const names[instruction_classes] = {
-      "salu", "valu",   "trans", "mfma",    "lds", "vector load", "vector store", "vector atomic",
-      "smem", "branch", "wait",  "nop",     "other"};
+      "salu",          "valu", "trans",  "mfma", "lds", "vector load", "vector store",
+      "vector atomic", "smem", "branch", "wait", "nop", "other"};
   uint64_t total = 0;
   for (uint64_t n : c.by_class) total += n;
   std::fprintf(stderr,
@@ -105,9 +105,7 @@ void account_launch(const launch_state& launch, const kernel_resources& resource
                     const launch_outcome& outcome) {
   const worker_counters& c = outcome.counters;
   const auto of = [&](instruction_class k) { return c.by_class[static_cast<int>(k)]; };
-  const auto cycles = [&](instruction_class k) {
-    return c.cycles_by_class[static_cast<int>(k)];
-  };
+  const auto cycles = [&](instruction_class k) { return c.cycles_by_class[static_cast<int>(k)]; };
   state& g = global();
   const std::lock_guard<std::mutex> lock(g.mutex);
   struct kindex_emulator_counters& t = g.counters;
@@ -203,8 +201,8 @@ int kindex_emulator_watch(const void* base, size_t bytes) {
   const std::lock_guard<std::mutex> lock(g.mutex);
   for (int id = 0; id < max_watches; ++id) {
     if (g.watches[id].active) continue;
-    g.watches[id] = {true, reinterpret_cast<uint64_t>(base),
-                     reinterpret_cast<uint64_t>(base) + bytes, {}};
+    g.watches[id] = {
+        true, reinterpret_cast<uint64_t>(base), reinterpret_cast<uint64_t>(base) + bytes, {}};
     return id;
   }
   return -1;

@@ -201,8 +201,7 @@ launch_status execute_launch(const launch_request& r) {
   launch.double_sums = sums && std::strcmp(sums, "double") == 0;
   launch.register_fill =
       static_cast<uint32_t>(environment_number("KINDEX_EMULATOR_REGISTER_FILL", 0));
-  launch.instruction_limit =
-      environment_number("KINDEX_EMULATOR_LIMIT", default_instruction_limit);
+  launch.instruction_limit = environment_number("KINDEX_EMULATOR_LIMIT", default_instruction_limit);
 
   dispatch_packet packet;
   for (int axis = 0; axis < 3; ++axis) {
@@ -250,8 +249,7 @@ launch_status execute_launch(const launch_request& r) {
   launch.regions = memory().snapshot();
   launch.watches = active_watches();
   launch.extra_regions = r.object->segments();
-  launch.extra_regions.push_back(
-      {packet.kernarg, packet.kernarg + arguments.size(), false});
+  launch.extra_regions.push_back({packet.kernarg, packet.kernarg + arguments.size(), false});
   const uint64_t packet_address = reinterpret_cast<uint64_t>(&packet);
   launch.extra_regions.push_back({packet_address, packet_address + sizeof packet, false});
   std::sort(launch.extra_regions.begin(), launch.extra_regions.end(),

@@ -73,8 +73,7 @@ void touch(wave& w, const instruction& i, int lane, uint32_t byte, lds_shadow& s
 
 // A dword is tracked as a whole until a part of it is accessed, then byte by byte until the next
 // barrier.
-void track(wave& w, const instruction& i, int lane, uint32_t address, unsigned bytes,
-           access kind) {
+void track(wave& w, const instruction& i, int lane, uint32_t address, unsigned bytes, access kind) {
   worker& k = *w.owner;
   if (!k.launch->checks || k.group.waves < 2) return;
   const uint32_t epoch = k.group.epoch;
@@ -329,8 +328,8 @@ void run_lds_read(wave& w, const instruction& i) {
   uint32_t address[2][lanes_per_wave];
   const int count = i.pair ? 2 : 1;
   for (int part = 0; part < count; ++part) {
-    const uint32_t offset = static_cast<uint32_t>(
-        i.pair ? (part ? i.offset1 : i.offset0) * i.pair_scale : i.offset);
+    const uint32_t offset =
+        static_cast<uint32_t>(i.pair ? (part ? i.offset1 : i.offset0) * i.pair_scale : i.offset);
     lane_addresses(w, i.operands[1].reg, offset, address[part]);
   }
   // Address registers may be overwritten by the first half of a pair: both are read by now.
@@ -371,8 +370,8 @@ void run_lds_write(wave& w, const instruction& i) {
   uint32_t address[lanes_per_wave];
   const int count = i.pair ? 2 : 1;
   for (int part = 0; part < count; ++part) {
-    const uint32_t offset = static_cast<uint32_t>(
-        i.pair ? (part ? i.offset1 : i.offset0) * i.pair_scale : i.offset);
+    const uint32_t offset =
+        static_cast<uint32_t>(i.pair ? (part ? i.offset1 : i.offset0) * i.pair_scale : i.offset);
     lane_addresses(w, i.operands[0].reg, offset, address);
     const int reg = i.operands[1 + part].reg;
     if (part == 0) lds_note_write(w, address, mask, size);

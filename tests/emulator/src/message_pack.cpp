@@ -3,6 +3,8 @@
 
 #include "message_pack.hpp"
 
+#include <utility>
+
 namespace kindex::emulator {
 namespace {
 
@@ -96,7 +98,8 @@ class reader {
       pack_value key;
       pack_value field;
       if (!value(&key, depth + 1) || !value(&field, depth + 1)) return false;
-      out->fields.emplace_back(key.text, std::move(field));
+      out->keys.push_back(std::move(key.text));
+      out->items.push_back(std::move(field));
     }
     return true;
   }
@@ -108,8 +111,8 @@ class reader {
 }  // namespace
 
 const pack_value* pack_value::find(const char* name) const {
-  for (const auto& [key, field] : fields) {
-    if (key == name) return &field;
+  for (size_t k = 0; k < keys.size(); ++k) {
+    if (keys[k] == name) return &items[k];
   }
   return nullptr;
 }

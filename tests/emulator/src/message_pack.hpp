@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace kindex::emulator {
@@ -17,8 +16,8 @@ struct pack_value {
   enum class type { nil, boolean, integer, text, array, map } kind = type::nil;
   uint64_t integer = 0;
   std::string text;
-  std::vector<pack_value> items;
-  std::vector<std::pair<std::string, pack_value>> fields;
+  std::vector<pack_value> items;  // of an array; of a map, the value of each key
+  std::vector<std::string> keys;
 
   // The field of a map, or null.
   const pack_value* find(const char* name) const;

@@ -118,8 +118,7 @@ void decode_element(const wave& w, const operand& o, matrix_type type, int eleme
   if (o.kind == operand_kind::vector) {
     words = w.v[o.reg + index];
   } else {
-    const uint32_t value =
-        o.kind == operand_kind::scalar ? w.s[o.reg + index] : constant_bits(o);
+    const uint32_t value = o.kind == operand_kind::scalar ? w.s[o.reg + index] : constant_bits(o);
     for (uint32_t& b : buffer) b = value;
   }
   switch (type) {
@@ -217,8 +216,7 @@ struct float8 {
 // Sums in order of k, one FMA each. Four rows and sixteen columns at a time stay in registers and
 // hide the latency of the chain. `stride` is the distance of a's columns.
 template <int columns>
-void multiply_rows(const float* a, int stride, const float* b, int depth,
-                   float (*sums)[columns]) {
+void multiply_rows(const float* a, int stride, const float* b, int depth, float (*sums)[columns]) {
   if constexpr (columns % 16 != 0) {
     for (int r = 0; r < 4; ++r) {
       for (int k = 0; k < depth; ++k) {
@@ -325,9 +323,9 @@ void run_mfma(wave& w, const instruction& i) {
   }
   const int registers = std::max(4, i.rows * i.columns * i.blocks / 64);
   std::memcpy(w.v[i.operands[0].reg], results, static_cast<size_t>(registers) * sizeof(lane_row));
-  w.owner->counters.mfma_flops +=
-      2ull * static_cast<unsigned>(i.rows) * static_cast<unsigned>(i.columns) *
-      static_cast<unsigned>(i.depth) * static_cast<unsigned>(i.blocks);
+  w.owner->counters.mfma_flops += 2ull * static_cast<unsigned>(i.rows) *
+                                  static_cast<unsigned>(i.columns) *
+                                  static_cast<unsigned>(i.depth) * static_cast<unsigned>(i.blocks);
 }
 
 // Double precision, 16x16x4 and 4x4x4 with four blocks: one element of A and B per lane. BLGP
@@ -366,9 +364,8 @@ void run_mfma_f64(wave& w, const instruction& i) {
   }
   const size_t registers = i.rows == 4 ? 2 : 8;
   std::memcpy(w.v[i.operands[0].reg], results, registers * sizeof(lane_row));
-  w.owner->counters.mfma_flops +=
-      2ull * static_cast<unsigned>(i.rows) * static_cast<unsigned>(n) *
-      static_cast<unsigned>(i.depth) * static_cast<unsigned>(i.blocks);
+  w.owner->counters.mfma_flops += 2ull * static_cast<unsigned>(i.rows) * static_cast<unsigned>(n) *
+                                  static_cast<unsigned>(i.depth) * static_cast<unsigned>(i.blocks);
 }
 
 }  // namespace

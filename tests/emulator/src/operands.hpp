@@ -165,8 +165,7 @@ inline void read_lanes_wide(const wave& w, const instruction& i, int index, wide
   }
 }
 
-inline void write_lanes_wide(wave& w, const instruction& i, const uint64_t* result,
-                             uint64_t mask) {
+inline void write_lanes_wide(wave& w, const instruction& i, const uint64_t* result, uint64_t mask) {
   alignas(64) uint32_t low[lanes_per_wave];
   alignas(64) uint32_t high[lanes_per_wave];
   for (int l = 0; l < lanes_per_wave; ++l) {
@@ -238,8 +237,8 @@ void lanewise_f16(wave& w, const instruction& i) {
   const uint32_t* b = sources > 1 ? read_lanes<lane_type::f16>(w, i, 2, buffer[1]) : a;
   const uint32_t* c = sources > 2 ? read_lanes<lane_type::f16>(w, i, 3, buffer[2]) : a;
   for (int l = 0; l < lanes_per_wave; ++l) {
-    const float x = static_cast<float>(f(half_to_float(a[l]), half_to_float(b[l]),
-                                         half_to_float(c[l])));
+    const float x =
+        static_cast<float>(f(half_to_float(a[l]), half_to_float(b[l]), half_to_float(c[l])));
     result[l] = float_to_half(finish_float(w, i, x));
   }
   write_lanes(w, i, result);

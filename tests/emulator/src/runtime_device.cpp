@@ -91,8 +91,7 @@ constexpr error_text error_texts[] = {
      "the operation cannot be performed in the present state"},
     {hipErrorNotFound, "hipErrorNotFound", "named symbol not found"},
     {hipErrorNotReady, "hipErrorNotReady", "device not ready"},
-    {hipErrorIllegalAddress, "hipErrorIllegalAddress",
-     "an illegal memory access was encountered"},
+    {hipErrorIllegalAddress, "hipErrorIllegalAddress", "an illegal memory access was encountered"},
     {hipErrorLaunchOutOfResources, "hipErrorLaunchOutOfResources",
      "too many resources requested for launch"},
     {hipErrorLaunchTimeOut, "hipErrorLaunchTimeOut", "the launch timed out and was terminated"},
@@ -469,8 +468,7 @@ KINDEX_EMULATOR_API hipError_t hipStreamAddCallback(hipStream_t stream,
   return hipSuccess;
 }
 
-KINDEX_EMULATOR_API hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event,
-                                                  unsigned) {
+KINDEX_EMULATOR_API hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned) {
   if (!event || !valid(stream)) return fail(hipErrorInvalidHandle);
   const auto c = event->captured_in.lock();
   capture* own = capture_of(stream);
@@ -596,7 +594,7 @@ KINDEX_EMULATOR_API hipError_t hipStreamIsCapturing(hipStream_t stream,
   if (!status) return fail(hipErrorInvalidValue);
   if (!valid(stream)) return fail(hipErrorInvalidHandle);
   const capture* c = capture_of(stream);
-  *status = !c                ? hipStreamCaptureStatusNone
+  *status = !c               ? hipStreamCaptureStatusNone
             : c->invalidated ? hipStreamCaptureStatusInvalidated
                              : hipStreamCaptureStatusActive;
   return hipSuccess;

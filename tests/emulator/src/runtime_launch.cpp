@@ -91,7 +91,7 @@ std::unique_ptr<code_object> load_image(const void* image, size_t size, hipError
   if (std::memcmp(data, compressed_magic, 4) == 0) {
     std::fprintf(stderr,
                  "kindex emulator: compressed offload bundle; build with "
-                 "-no-offload-compress (or --no-offload-compress)\n");
+                 "--no-offload-compress\n");
     return nullptr;
   }
   if (std::memcmp(data, bundle_magic, bundle_magic_size) == 0) {
@@ -140,8 +140,8 @@ hipError_t find_variable(const void* symbol, void** address, size_t* size) {
   return object->find_variable(found.name, address, size) ? hipSuccess : hipErrorInvalidSymbol;
 }
 
-hipError_t copy_symbol(const void* symbol, void* to, const void* from, size_t bytes,
-                       size_t offset, bool to_symbol, hipStream_t stream) {
+hipError_t copy_symbol(const void* symbol, void* to, const void* from, size_t bytes, size_t offset,
+                       bool to_symbol, hipStream_t stream) {
   void* address;
   size_t size;
   if (const hipError_t error = find_variable(symbol, &address, &size)) return fail(error);
@@ -356,8 +356,8 @@ KINDEX_EMULATOR_API hipError_t hipModuleLoadData(hipModule_t* module, const void
   return hipSuccess;
 }
 
-KINDEX_EMULATOR_API hipError_t hipModuleLoadDataEx(hipModule_t* module, const void* image,
-                                                   unsigned, hipJitOption*, void**) {
+KINDEX_EMULATOR_API hipError_t hipModuleLoadDataEx(hipModule_t* module, const void* image, unsigned,
+                                                   hipJitOption*, void**) {
   return hipModuleLoadData(module, image);
 }
 
@@ -387,6 +387,7 @@ KINDEX_EMULATOR_API hipError_t hipModuleGetFunction(hipFunction_t* function, hip
   if (!function || !name) return fail(hipErrorInvalidValue);
   if (!module) return fail(hipErrorInvalidHandle);
   if (!module->object->find_kernel(name)) return fail(hipErrorNotFound);
+  const std::lock_guard<std::mutex> lock(global().mutex);
   module->functions.push_back(std::make_unique<ihipModuleSymbol_t>());
   *function = module->functions.back().get();
   (*function)->object = module->object.get();
@@ -405,10 +406,12 @@ KINDEX_EMULATOR_API hipError_t hipModuleGetGlobal(hipDeviceptr_t* address, size_
   return hipSuccess;
 }
 
-KINDEX_EMULATOR_API hipError_t hipModuleLaunchKernel(
-    hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-    unsigned block_y, unsigned block_z, unsigned shared, hipStream_t stream, void** arguments,
-    void** extra) {
+KINDEX_EMULATOR_API hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x,
+                                                     unsigned grid_y, unsigned grid_z,
+                                                     unsigned block_x, unsigned block_y,
+                                                     unsigned block_z, unsigned shared,
+                                                     hipStream_t stream, void** arguments,
+                                                     void** extra) {
   if (!function) return fail(hipErrorInvalidHandle);
   const uint32_t g[3] = {grid_x, grid_y, grid_z};
   const uint32_t b[3] = {block_x, block_y, block_z};
@@ -476,8 +479,8 @@ KINDEX_EMULATOR_API hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int*
                                                                             const void* function,
                                                                             int block,
                                                                             size_t dynamic_lds) {
-  return hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block,
-                                                               dynamic_lds, 0);
+  return hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block, dynamic_lds,
+                                                               0);
 }
 
 KINDEX_EMULATOR_API hipError_t hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(
@@ -515,8 +518,8 @@ KINDEX_EMULATOR_API hipError_t hipGetSymbolSize(size_t* size, const void* symbol
   return result(find_variable(symbol, &address, size));
 }
 
-KINDEX_EMULATOR_API hipError_t hipMemcpyToSymbol(const void* symbol, const void* from,
-                                                 size_t bytes, size_t offset, hipMemcpyKind) {
+KINDEX_EMULATOR_API hipError_t hipMemcpyToSymbol(const void* symbol, const void* from, size_t bytes,
+                                                 size_t offset, hipMemcpyKind) {
   if (const hipError_t error = reject_during_capture()) return fail(error);
   return copy_symbol(symbol, nullptr, from, bytes, offset, true, nullptr);
 }

@@ -240,8 +240,7 @@ KINDEX_EMULATOR_API hipError_t hipMemcpyHtoD(hipDeviceptr_t to, void* from, size
 KINDEX_EMULATOR_API hipError_t hipMemcpyDtoH(void* to, hipDeviceptr_t from, size_t bytes) {
   return copy_now(to, from, bytes, hipMemcpyDeviceToHost);
 }
-KINDEX_EMULATOR_API hipError_t hipMemcpyDtoD(hipDeviceptr_t to, hipDeviceptr_t from,
-                                             size_t bytes) {
+KINDEX_EMULATOR_API hipError_t hipMemcpyDtoD(hipDeviceptr_t to, hipDeviceptr_t from, size_t bytes) {
   return copy_now(to, from, bytes, hipMemcpyDeviceToDevice);
 }
 KINDEX_EMULATOR_API hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t to, void* from, size_t bytes,
@@ -282,8 +281,7 @@ KINDEX_EMULATOR_API hipError_t hipMemsetD8Async(hipDeviceptr_t to, unsigned char
                                                 size_t count, hipStream_t stream) {
   return fill<unsigned char>(to, value, count, stream);
 }
-KINDEX_EMULATOR_API hipError_t hipMemsetD16(hipDeviceptr_t to, unsigned short value,
-                                            size_t count) {
+KINDEX_EMULATOR_API hipError_t hipMemsetD16(hipDeviceptr_t to, unsigned short value, size_t count) {
   return fill_now<unsigned short>(to, value, count);
 }
 KINDEX_EMULATOR_API hipError_t hipMemsetD16Async(hipDeviceptr_t to, unsigned short value,

@@ -37,8 +37,8 @@ void scalar_op_wide(wave& w, const instruction& i) {
 // A logical operation: scc says that the result is not zero.
 template <auto f>
 void scalar_logic(wave& w, const instruction& i) {
-  const uint32_t result = f(read_scalar(w, i.operands[1]),
-                            i.operand_count > 2 ? read_scalar(w, i.operands[2]) : 0u);
+  const uint32_t result =
+      f(read_scalar(w, i.operands[1]), i.operand_count > 2 ? read_scalar(w, i.operands[2]) : 0u);
   w.scc = result != 0;
   write_scalar(w, i.operands[0], result);
 }
@@ -190,7 +190,8 @@ void run_index_on(wave& w, const instruction& i) {
 }
 void run_index_off(wave& w, const instruction&) { w.index_mode = false; }
 void run_index_mode(wave& w, const instruction& i) {
-  w.s[m0_register] = (w.s[m0_register] & 0xffff0fffu) | (static_cast<uint32_t>(i.offset & 15) << 12);
+  w.s[m0_register] =
+      (w.s[m0_register] & 0xffff0fffu) | (static_cast<uint32_t>(i.offset & 15) << 12);
 }
 void run_index_index(wave& w, const instruction& i) {
   w.s[m0_register] = (w.s[m0_register] & ~0xffu) | (read_scalar(w, i.operands[0]) & 0xff);
@@ -245,8 +246,7 @@ void run_bfm_wide(wave& w, const instruction& i) {
   write_scalar_wide(w, i.operands[0], ones << (read_scalar(w, i.operands[2]) & 63));
 }
 void run_compare_wide_eq(wave& w, const instruction& i) {
-  w.scc = read_scalar_wide(w, i.operands[0]) ==
-          read_scalar_wide(w, i.operands[1]);
+  w.scc = read_scalar_wide(w, i.operands[0]) == read_scalar_wide(w, i.operands[1]);
 }
 void run_compare_wide_ne(wave& w, const instruction& i) {
   run_compare_wide_eq(w, i);
@@ -355,49 +355,59 @@ constexpr handler_entry table[] = {
        const u64 sum = static_cast<u64>(a) + b;
        scc = ((sum >> 32) != 0);
        return static_cast<u32>(sum);
-     }>, 0},
+     }>,
+     0},
     {"s_addc_u32", scalar_op<[](u32 a, u32 b, bool& scc) {
        const u64 sum = static_cast<u64>(a) + b + scc;
        scc = ((sum >> 32) != 0);
        return static_cast<u32>(sum);
-     }>, 0},
+     }>,
+     0},
     {"s_sub_u32", scalar_op<[](u32 a, u32 b, bool& scc) {
        scc = a < b;
        return a - b;
-     }>, 0},
+     }>,
+     0},
     {"s_subb_u32", scalar_op<[](u32 a, u32 b, bool& scc) {
        const u64 subtrahend = static_cast<u64>(b) + scc;
        scc = a < subtrahend;
        return static_cast<u32>(a - subtrahend);
-     }>, 0},
+     }>,
+     0},
     {"s_add_i32", scalar_op<[](u32 a, u32 b, bool& scc) {
        const u32 r = a + b;
        scc = ((~(a ^ b) & (a ^ r)) >> 31);
        return r;
-     }>, 0},
+     }>,
+     0},
     {"s_sub_i32", scalar_op<[](u32 a, u32 b, bool& scc) {
        const u32 r = a - b;
        scc = (((a ^ b) & (a ^ r)) >> 31);
        return r;
-     }>, 0},
+     }>,
+     0},
     {"s_addk_i32", run_addk, 0},
     {"s_mulk_i32", run_mulk, 0},
     {"s_min_i32", scalar_op<[](u32 a, u32 b, bool& scc) {
        scc = as_int(a) < as_int(b);
        return scc ? a : b;
-     }>, 0},
+     }>,
+     0},
     {"s_min_u32", scalar_op<[](u32 a, u32 b, bool& scc) {
        scc = a < b;
        return scc ? a : b;
-     }>, 0},
+     }>,
+     0},
     {"s_max_i32", scalar_op<[](u32 a, u32 b, bool& scc) {
        scc = (as_int(a) > as_int(b));
        return scc ? a : b;
-     }>, 0},
+     }>,
+     0},
     {"s_max_u32", scalar_op<[](u32 a, u32 b, bool& scc) {
        scc = (a > b);
        return scc ? a : b;
-     }>, 0},
+     }>,
+     0},
     {"s_cselect_b32", scalar_op<[](u32 a, u32 b, bool& scc) { return scc ? a : b; }>, 0},
     {"s_and_b32", scalar_logic<[](u32 a, u32 b) { return a & b; }>, 0},
     {"s_or_b32", scalar_logic<[](u32 a, u32 b) { return a | b; }>, 0},
@@ -411,27 +421,29 @@ constexpr handler_entry table[] = {
     {"s_lshr_b32", scalar_logic<[](u32 a, u32 b) { return (a >> (b & 31)); }>, 0},
     {"s_ashr_i32",
      scalar_logic<[](u32 a, u32 b) { return (static_cast<u32>(as_int(a) >> (b & 31))); }>, 0},
-    {"s_bfm_b32", scalar_op<[](u32 a, u32 b, bool&) {
-       return ((1u << (a & 31)) - 1) << (b & 31);
-     }>, 0},
+    {"s_bfm_b32", scalar_op<[](u32 a, u32 b, bool&) { return ((1u << (a & 31)) - 1) << (b & 31); }>,
+     0},
     {"s_mul_i32", scalar_op<[](u32 a, u32 b, bool&) { return a * b; }>, 0},
     {"s_mul_hi_u32", scalar_op<[](u32 a, u32 b, bool&) {
        return (static_cast<u32>((static_cast<u64>(a) * b) >> 32));
-     }>, 0},
+     }>,
+     0},
     {"s_mul_hi_i32", scalar_op<[](u32 a, u32 b, bool&) {
        return (static_cast<u32>((static_cast<int64_t>(as_int(a)) * as_int(b)) >> 32));
-     }>, 0},
+     }>,
+     0},
     {"s_bfe_u32", scalar_logic<[](u32 a, u32 b) {
        const u32 width = (b >> 16) & 127;
        return (static_cast<u32>((a >> (b & 31)) & low_mask(width)));
-     }>, 0},
+     }>,
+     0},
     {"s_bfe_i32", scalar_logic<[](u32 a, u32 b) { return extract_signed(a, b); }>, 0},
     {"s_lshl1_add_u32", scalar_op<shift_add<1>>, 0},
     {"s_lshl2_add_u32", scalar_op<shift_add<2>>, 0},
     {"s_lshl3_add_u32", scalar_op<shift_add<3>>, 0},
     {"s_lshl4_add_u32", scalar_op<shift_add<4>>, 0},
-    {"s_pack_ll_b32_b16",
-     scalar_op<[](u32 a, u32 b, bool&) { return (a & 0xffff) | (b << 16); }>, 0},
+    {"s_pack_ll_b32_b16", scalar_op<[](u32 a, u32 b, bool&) { return (a & 0xffff) | (b << 16); }>,
+     0},
     {"s_pack_lh_b32_b16",
      scalar_op<[](u32 a, u32 b, bool&) { return (a & 0xffff) | (b & 0xffff0000u); }>, 0},
     {"s_pack_hh_b32_b16",
@@ -439,7 +451,8 @@ constexpr handler_entry table[] = {
     {"s_absdiff_i32", scalar_logic<[](u32 a, u32 b) {
        const u32 difference = a - b;
        return as_int(difference) < 0 ? 0u - difference : difference;
-     }>, 0},
+     }>,
+     0},
 
     {"s_mov_b64", scalar_op_wide<[](u64 a, u64, bool&) { return a; }>, 0},
     {"s_not_b64", scalar_logic_wide<[](u64 a, u64) { return ~a; }>, 0},
@@ -447,8 +460,9 @@ constexpr handler_entry table[] = {
     {"s_quadmask_b64", scalar_logic_wide<[](u64 a, u64) { return quad_mask(a); }>, 0},
     {"s_brev_b64", scalar_op_wide<[](u64 a, u64, bool&) {
        return ((static_cast<u64>(reverse_bits(static_cast<u32>(a))) << 32) |
-              reverse_bits(static_cast<u32>(a >> 32)));
-     }>, 0},
+               reverse_bits(static_cast<u32>(a >> 32)));
+     }>,
+     0},
     {"s_and_b64", scalar_logic_wide<[](u64 a, u64 b) { return a & b; }>, 0},
     {"s_or_b64", scalar_logic_wide<[](u64 a, u64 b) { return a | b; }>, 0},
     {"s_xor_b64", scalar_logic_wide<[](u64 a, u64 b) { return a ^ b; }>, 0},
@@ -460,28 +474,34 @@ constexpr handler_entry table[] = {
     {"s_cselect_b64", scalar_op_wide<[](u64 a, u64 b, bool& scc) { return scc ? a : b; }>, 0},
     {"s_lshl_b64", scalar_logic_wide<[](u64 a, u64 b) { return a << (b & 63); }, true>, 0},
     {"s_lshr_b64", scalar_logic_wide<[](u64 a, u64 b) { return (a >> (b & 63)); }, true>, 0},
-    {"s_ashr_i64", scalar_logic_wide<[](u64 a, u64 b) {
-       return (static_cast<u64>(static_cast<int64_t>(a) >> (b & 63)));
-     }, true, wide_type::signed_bits>, 0},
+    {"s_ashr_i64",
+     scalar_logic_wide<
+         [](u64 a, u64 b) { return (static_cast<u64>(static_cast<int64_t>(a) >> (b & 63))); }, true,
+         wide_type::signed_bits>,
+     0},
     {"s_bfm_b64", run_bfm_wide, 0},
-    {"s_bfe_u64", scalar_logic_wide<[](u64 a, u64 b) {
-       return ((a >> (b & 63)) & low_mask((b >> 16) & 127));
-     }, true>, 0},
-    {"s_bfe_i64", scalar_logic_wide<[](u64 a, u64 b) { return extract_signed_wide(a, b); }, true,
-                                    wide_type::signed_bits>, 0},
+    {"s_bfe_u64",
+     scalar_logic_wide<[](u64 a, u64 b) { return ((a >> (b & 63)) & low_mask((b >> 16) & 127)); },
+                       true>,
+     0},
+    {"s_bfe_i64",
+     scalar_logic_wide<[](u64 a, u64 b) { return extract_signed_wide(a, b); }, true,
+                       wide_type::signed_bits>,
+     0},
     {"s_bcnt1_i32_b64",
      scalar_count_wide<[](u64 a) { return static_cast<u32>(__builtin_popcountll(a)); }, true>, 0},
     {"s_bcnt0_i32_b64",
      scalar_count_wide<[](u64 a) { return static_cast<u32>(__builtin_popcountll(~a)); }, true>, 0},
-    {"s_ff1_i32_b64", scalar_count_wide<[](u64 a) {
-       return a ? static_cast<u32>(__builtin_ctzll(a)) : ~0u;
-     }, false>, 0},
-    {"s_ff0_i32_b64", scalar_count_wide<[](u64 a) {
-       return ~a ? static_cast<u32>(__builtin_ctzll(~a)) : ~0u;
-     }, false>, 0},
-    {"s_flbit_i32_b64", scalar_count_wide<[](u64 a) {
-       return a ? static_cast<u32>(__builtin_clzll(a)) : ~0u;
-     }, false>, 0},
+    {"s_ff1_i32_b64",
+     scalar_count_wide<[](u64 a) { return a ? static_cast<u32>(__builtin_ctzll(a)) : ~0u; }, false>,
+     0},
+    {"s_ff0_i32_b64",
+     scalar_count_wide<[](u64 a) { return ~a ? static_cast<u32>(__builtin_ctzll(~a)) : ~0u; },
+                       false>,
+     0},
+    {"s_flbit_i32_b64",
+     scalar_count_wide<[](u64 a) { return a ? static_cast<u32>(__builtin_clzll(a)) : ~0u; }, false>,
+     0},
     {"s_flbit_i32_i64", scalar_count_wide<[](u64 a) { return leading_sign(a, 64); }, false>, 0},
 
     {"s_and_saveexec_b64", save_exec<[](u64 s, u64 x) { return s & x; }>, 0},
@@ -536,8 +556,8 @@ constexpr handler_entry table[] = {
     {"s_cbranch_scc0", branch_if<[](const wave& w) { return !w.scc; }>, 0},
     {"s_cbranch_scc1", branch_if<[](const wave& w) { return w.scc; }>, 0},
     {"s_cbranch_vccz", branch_if<[](const wave& w) { return !w.scalar_pair(vcc_register); }>, 0},
-    {"s_cbranch_vccnz",
-     branch_if<[](const wave& w) { return w.scalar_pair(vcc_register) != 0; }>, 0},
+    {"s_cbranch_vccnz", branch_if<[](const wave& w) { return w.scalar_pair(vcc_register) != 0; }>,
+     0},
     {"s_cbranch_execz", branch_if<[](const wave& w) { return !w.exec(); }>, 0},
     {"s_cbranch_execnz", branch_if<[](const wave& w) { return w.exec() != 0; }>, 0},
     {"s_getpc_b64", run_getpc, 0},

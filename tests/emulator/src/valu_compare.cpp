@@ -133,35 +133,36 @@ void compare_class_wide(wave& w, const instruction& i) {
 constexpr uint16_t features = feature_sdwa_source | feature_sign;
 
 // The macros only spell out names; every row is one predicate for v_cmp and v_cmpx.
-#define ROW(name, suffix, kernel, type, predicate)                                      \
-  {"v_cmp_" name "_" suffix, kernel<type, predicate, false>, features},                 \
-      {"v_cmpx_" name "_" suffix, kernel<type, predicate, true>, features}
+#define ROW(name, suffix, kernel, type, predicate)                        \
+  {"v_cmp_" name "_" suffix, kernel<type, predicate, false>, features}, { \
+    "v_cmpx_" name "_" suffix, kernel<type, predicate, true>, features    \
+  }
 
-#define COMMON_ROWS(suffix, kernel, type)                                                  \
-  ROW("lt", suffix, kernel, type, ([](auto x, auto y) { return x < y; })),                 \
-      ROW("eq", suffix, kernel, type, ([](auto x, auto y) { return x == y; })),            \
-      ROW("le", suffix, kernel, type, ([](auto x, auto y) { return x <= y; })),            \
-      ROW("gt", suffix, kernel, type, ([](auto x, auto y) { return x > y; })),             \
+#define COMMON_ROWS(suffix, kernel, type)                                       \
+  ROW("lt", suffix, kernel, type, ([](auto x, auto y) { return x < y; })),      \
+      ROW("eq", suffix, kernel, type, ([](auto x, auto y) { return x == y; })), \
+      ROW("le", suffix, kernel, type, ([](auto x, auto y) { return x <= y; })), \
+      ROW("gt", suffix, kernel, type, ([](auto x, auto y) { return x > y; })),  \
       ROW("ge", suffix, kernel, type, ([](auto x, auto y) { return x >= y; }))
 
-#define INTEGER_ROWS(suffix, kernel, type)                                                 \
-  COMMON_ROWS(suffix, kernel, type),                                                       \
-      ROW("ne", suffix, kernel, type, ([](auto x, auto y) { return x != y; })),            \
-      ROW("f", suffix, kernel, type, ([](auto, auto) { return false; })),                  \
+#define INTEGER_ROWS(suffix, kernel, type)                                      \
+  COMMON_ROWS(suffix, kernel, type),                                            \
+      ROW("ne", suffix, kernel, type, ([](auto x, auto y) { return x != y; })), \
+      ROW("f", suffix, kernel, type, ([](auto, auto) { return false; })),       \
       ROW("t", suffix, kernel, type, ([](auto, auto) { return true; }))
 
-#define FLOAT_ROWS(suffix, kernel, type)                                                   \
-  COMMON_ROWS(suffix, kernel, type),                                                       \
-      ROW("lg", suffix, kernel, type, ([](auto x, auto y) { return x < y || x > y; })),    \
-      ROW("o", suffix, kernel, type, ([](auto x, auto y) { return x == x && y == y; })),   \
-      ROW("u", suffix, kernel, type, ([](auto x, auto y) { return x != x || y != y; })),   \
-      ROW("nge", suffix, kernel, type, ([](auto x, auto y) { return !(x >= y); })),        \
+#define FLOAT_ROWS(suffix, kernel, type)                                                    \
+  COMMON_ROWS(suffix, kernel, type),                                                        \
+      ROW("lg", suffix, kernel, type, ([](auto x, auto y) { return x < y || x > y; })),     \
+      ROW("o", suffix, kernel, type, ([](auto x, auto y) { return x == x && y == y; })),    \
+      ROW("u", suffix, kernel, type, ([](auto x, auto y) { return x != x || y != y; })),    \
+      ROW("nge", suffix, kernel, type, ([](auto x, auto y) { return !(x >= y); })),         \
       ROW("nlg", suffix, kernel, type, ([](auto x, auto y) { return !(x < y || x > y); })), \
-      ROW("ngt", suffix, kernel, type, ([](auto x, auto y) { return !(x > y); })),         \
-      ROW("nle", suffix, kernel, type, ([](auto x, auto y) { return !(x <= y); })),        \
-      ROW("neq", suffix, kernel, type, ([](auto x, auto y) { return !(x == y); })),        \
-      ROW("nlt", suffix, kernel, type, ([](auto x, auto y) { return !(x < y); })),         \
-      ROW("f", suffix, kernel, type, ([](auto, auto) { return false; })),                  \
+      ROW("ngt", suffix, kernel, type, ([](auto x, auto y) { return !(x > y); })),          \
+      ROW("nle", suffix, kernel, type, ([](auto x, auto y) { return !(x <= y); })),         \
+      ROW("neq", suffix, kernel, type, ([](auto x, auto y) { return !(x == y); })),         \
+      ROW("nlt", suffix, kernel, type, ([](auto x, auto y) { return !(x < y); })),          \
+      ROW("f", suffix, kernel, type, ([](auto, auto) { return false; })),                   \
       ROW("tru", suffix, kernel, type, ([](auto, auto) { return true; }))
 
 constexpr handler_entry table[] = {

@@ -121,8 +121,9 @@ void run_cvt_pk_f32_fp8(wave& w, const instruction& i) {
   const int shift = i.has_op_sel && (i.op_sel & 1) ? 16 : 0;
   for_each_lane(write_mask(w, i), [&](int l) {
     const u32 x = a[l] >> shift;
-    write_wide(w, i, 0, l, as_bits(table[x & 255]) |
-                               (static_cast<uint64_t>(as_bits(table[(x >> 8) & 255])) << 32));
+    write_wide(
+        w, i, 0, l,
+        as_bits(table[x & 255]) | (static_cast<uint64_t>(as_bits(table[(x >> 8) & 255])) << 32));
   });
 }
 
@@ -146,54 +147,83 @@ constexpr handler_entry table[] = {
      movable},
     {"v_cvt_u32_f32", lanewise<1, from_f32<to_unsigned>, lane_type::f32>, from_float},
     {"v_cvt_i32_f32", lanewise<1, from_f32<to_signed>, lane_type::f32>, from_float},
-    {"v_cvt_rpi_i32_f32", lanewise<1, from_f32<[](float x) {
-       return to_signed(std::floor(static_cast<double>(x) + 0.5));
-     }>, lane_type::f32>, from_float},
+    {"v_cvt_rpi_i32_f32",
+     lanewise<1,
+              from_f32<[](float x) { return to_signed(std::floor(static_cast<double>(x) + 0.5)); }>,
+              lane_type::f32>,
+     from_float},
     {"v_cvt_flr_i32_f32",
      lanewise<1, from_f32<[](float x) { return to_signed(std::floor(x)); }>, lane_type::f32>,
      from_float},
     {"v_cvt_f16_f32", run_cvt_f16_f32, from_float | feature_clamp | feature_output_scale},
     {"v_cvt_f32_f16", run_cvt_f32_f16, from_float | feature_clamp | feature_output_scale},
-    {"v_cvt_pkrtz_f16_f32", lanewise<2, [](u32 a, u32 b, u32) {
-       return truncate_to_half(as_float(a)) | (truncate_to_half(as_float(b)) << 16);
-     }, lane_type::f32>, feature_sign},
-    {"v_cvt_pknorm_i16_f32", lanewise<2, [](u32 a, u32 b, u32) {
-       const auto one = [](u32 x) {
-         return normalized(std::clamp(as_float(x), -1.0f, 1.0f), 32767.0f) & 0xffff;
-       };
-       return one(a) | (one(b) << 16);
-     }, lane_type::f32>, feature_sign},
-    {"v_cvt_pknorm_u16_f32", lanewise<2, [](u32 a, u32 b, u32) {
-       const auto one = [](u32 x) {
-         return normalized(std::clamp(as_float(x), 0.0f, 1.0f), 65535.0f) & 0xffff;
-       };
-       return one(a) | (one(b) << 16);
-     }, lane_type::f32>, feature_sign},
-    {"v_cvt_pk_u16_u32", lanewise<2, [](u32 a, u32 b, u32) {
-       return std::min(a, 65535u) | (std::min(b, 65535u) << 16);
-     }>, 0},
-    {"v_cvt_pk_i16_i32", lanewise<2, [](u32 a, u32 b, u32) {
-       const auto one = [](u32 x) {
-         return static_cast<u32>(std::clamp(as_int(x), -32768, 32767)) & 0xffff;
-       };
-       return one(a) | (one(b) << 16);
-     }>, 0},
+    {"v_cvt_pkrtz_f16_f32",
+     lanewise<2,
+              [](u32 a, u32 b, u32) {
+                return truncate_to_half(as_float(a)) | (truncate_to_half(as_float(b)) << 16);
+              },
+              lane_type::f32>,
+     feature_sign},
+    {"v_cvt_pknorm_i16_f32",
+     lanewise<2,
+              [](u32 a, u32 b, u32) {
+                const auto one = [](u32 x) {
+                  return normalized(std::clamp(as_float(x), -1.0f, 1.0f), 32767.0f) & 0xffff;
+                };
+                return one(a) | (one(b) << 16);
+              },
+              lane_type::f32>,
+     feature_sign},
+    {"v_cvt_pknorm_u16_f32",
+     lanewise<2,
+              [](u32 a, u32 b, u32) {
+                const auto one = [](u32 x) {
+                  return normalized(std::clamp(as_float(x), 0.0f, 1.0f), 65535.0f) & 0xffff;
+                };
+                return one(a) | (one(b) << 16);
+              },
+              lane_type::f32>,
+     feature_sign},
+    {"v_cvt_pk_u16_u32",
+     lanewise<2,
+              [](u32 a, u32 b, u32) { return std::min(a, 65535u) | (std::min(b, 65535u) << 16); }>,
+     0},
+    {"v_cvt_pk_i16_i32",
+     lanewise<2,
+              [](u32 a, u32 b, u32) {
+                const auto one = [](u32 x) {
+                  return static_cast<u32>(std::clamp(as_int(x), -32768, 32767)) & 0xffff;
+                };
+                return one(a) | (one(b) << 16);
+              }>,
+     0},
     {"v_cvt_pk_u8_f32", lanewise<3, pack_u8, lane_type::f32>, 0},
-    {"v_cvt_u16_f16", lanewise<1, [](u32 a, u32, u32) {
-       const float x = half_to_float(a);
-       return (!(x > 0) ? 0u : static_cast<u32>(std::min(x, 65535.0f)));
-     }, lane_type::f16>, from_float},
-    {"v_cvt_i16_f16", lanewise<1, [](u32 a, u32, u32) {
-       const float x = half_to_float(a);
-       if (x != x) return 0u;
-       return static_cast<u32>(static_cast<int32_t>(std::clamp(x, -32768.0f, 32767.0f))) & 0xffff;
-     }, lane_type::f16>, from_float},
-    {"v_cvt_f16_u16", lanewise<1, [](u32 a, u32, u32) {
-       return float_to_half(static_cast<float>(a & 0xffff));
-     }, lane_type::f16>, movable},
-    {"v_cvt_f16_i16", lanewise<1, [](u32 a, u32, u32) {
-       return float_to_half(static_cast<float>(as_short(a)));
-     }, lane_type::f16>, movable},
+    {"v_cvt_u16_f16",
+     lanewise<1,
+              [](u32 a, u32, u32) {
+                const float x = half_to_float(a);
+                return (!(x > 0) ? 0u : static_cast<u32>(std::min(x, 65535.0f)));
+              },
+              lane_type::f16>,
+     from_float},
+    {"v_cvt_i16_f16",
+     lanewise<1,
+              [](u32 a, u32, u32) {
+                const float x = half_to_float(a);
+                if (x != x) return 0u;
+                return static_cast<u32>(static_cast<int32_t>(std::clamp(x, -32768.0f, 32767.0f))) &
+                       0xffff;
+              },
+              lane_type::f16>,
+     from_float},
+    {"v_cvt_f16_u16",
+     lanewise<1, [](u32 a, u32, u32) { return float_to_half(static_cast<float>(a & 0xffff)); },
+              lane_type::f16>,
+     movable},
+    {"v_cvt_f16_i16",
+     lanewise<1, [](u32 a, u32, u32) { return float_to_half(static_cast<float>(as_short(a))); },
+              lane_type::f16>,
+     movable},
 
     {"v_cvt_pk_fp8_f32", run_cvt_pk_fp8<false>, feature_sign | feature_op_sel},
     {"v_cvt_pk_bf8_f32", run_cvt_pk_fp8<true>, feature_sign | feature_op_sel},

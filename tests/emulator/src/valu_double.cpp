@@ -74,8 +74,8 @@ uint32_t exponent_of(double x) {
 constexpr handler_entry table[] = {
     {"v_add_f64", lanewise_f64<2, [](double x, double y, double) { return x + y; }>, common},
     {"v_mul_f64", lanewise_f64<2, [](double x, double y, double) { return x * y; }>, common},
-    {"v_fma_f64",
-     lanewise_f64<3, [](double x, double y, double z) { return std::fma(x, y, z); }>, common},
+    {"v_fma_f64", lanewise_f64<3, [](double x, double y, double z) { return std::fma(x, y, z); }>,
+     common},
     {"v_fmac_f64", run_fmac, common},
     {"v_max_f64", lanewise_f64<2, [](double x, double y, double) { return std::fmax(x, y); }>,
      common},
@@ -90,21 +90,24 @@ constexpr handler_entry table[] = {
     {"v_ceil_f64", lanewise_f64<1, [](double x, double, double) { return std::ceil(x); }>, common},
     {"v_trunc_f64", lanewise_f64<1, [](double x, double, double) { return std::trunc(x); }>,
      common},
-    {"v_rndne_f64", lanewise_f64<1, [](double x, double, double) { return std::rint(x); }>,
+    {"v_rndne_f64", lanewise_f64<1, [](double x, double, double) { return std::rint(x); }>, common},
+    {"v_fract_f64",
+     lanewise_f64<1, [](double x, double,
+                        double) { return std::min(x - std::floor(x), 0x1.fffffffffffffp-1); }>,
      common},
-    {"v_fract_f64", lanewise_f64<1, [](double x, double, double) {
-       return std::min(x - std::floor(x), 0x1.fffffffffffffp-1);
-     }>, common},
-    {"v_frexp_mant_f64", lanewise_f64<1, [](double x, double, double) {
-       int exponent;
-       return std::isfinite(x) ? std::frexp(x, &exponent) : x;
-     }>, common},
+    {"v_frexp_mant_f64",
+     lanewise_f64<1,
+                  [](double x, double, double) {
+                    int exponent;
+                    return std::isfinite(x) ? std::frexp(x, &exponent) : x;
+                  }>,
+     common},
     {"v_frexp_exp_i32_f64", from_f64<exponent_of>, feature_sign},
     {"v_ldexp_f64", run_ldexp, common},
     {"v_cvt_f64_i32",
      to_f64<[](uint32_t a) { return static_cast<double>(as_int(a)); }, lane_type::bits>, common},
-    {"v_cvt_f64_u32",
-     to_f64<[](uint32_t a) { return static_cast<double>(a); }, lane_type::bits>, common},
+    {"v_cvt_f64_u32", to_f64<[](uint32_t a) { return static_cast<double>(a); }, lane_type::bits>,
+     common},
     {"v_cvt_f64_f32",
      to_f64<[](uint32_t a) { return static_cast<double>(as_float(a)); }, lane_type::f32>, common},
     {"v_cvt_f32_f64", from_f64<[](double x) { return as_bits(static_cast<float>(x)); }>,

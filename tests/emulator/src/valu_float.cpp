@@ -11,14 +11,15 @@
 namespace kindex::emulator {
 namespace {
 
-constexpr uint16_t common = feature_dpp | feature_sdwa | feature_clamp | feature_output_scale |
-                            feature_sign;
+constexpr uint16_t common =
+    feature_dpp | feature_sdwa | feature_clamp | feature_output_scale | feature_sign;
 constexpr uint16_t three_source = feature_clamp | feature_output_scale | feature_sign;
 
-// The transcendental unit neither reads nor writes denormals.
+// The transcendental unit does not read denormals.
 float flush(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
 
-float reciprocal(float x) { return flush(1.0f / flush(x)); }
+// Denormal results stay: the refinement of a correctly rounded division depends on them.
+float reciprocal(float x) { return 1.0f / flush(x); }
 
 float reciprocal_root(float x) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(flush(x))));
@@ -73,21 +74,22 @@ void run_ldexp(wave& w, const instruction& i) {
   write_lanes(w, i, result);
 }
 
+int biased_exponent(double x, bool single) {
+  return single ? static_cast<int>((as_bits(static_cast<float>(x)) >> 23) & 255)
+                : static_cast<int>((as_bits(x) >> 52) & 2047);
+}
+
 // v_div_scale by the rules of the instruction set manual. Source 0 is returned, scaled; sources 1
 // and 2 are denominator and numerator; VCC says that v_div_fmas has to scale back.
 double scale_division(double s0, double s1, double s2, bool single, bool* vcc) {
   *vcc = false;
   if (s2 == 0 || s1 == 0) return NAN;
-  const auto biased_exponent = [&](double x) {
-    return single ? static_cast<int>((as_bits(static_cast<float>(x)) >> 23) & 255)
-                  : static_cast<int>((as_bits(x) >> 52) & 2047);
-  };
   const auto denormal = [&](double x) {
     return x != 0 && std::fabs(x) < (single ? 0x1p-126 : 0x1p-1022);
   };
   const int scale = single ? 64 : 128;
-  const int e1 = biased_exponent(s1);
-  const int e2 = biased_exponent(s2);
+  const int e1 = biased_exponent(s1, single);
+  const int e2 = biased_exponent(s2, single);
   const double quotient =
       single ? static_cast<double>(static_cast<float>(s2) / static_cast<float>(s1)) : s2 / s1;
   // The reciprocal of a single is never denormal in double precision.
@@ -111,8 +113,9 @@ double scale_division(double s0, double s1, double s2, bool single, bool* vcc) {
   return s0;
 }
 
-// v_div_fixup: the special cases of quotient = numerator / denominator.
-double fix_division(double quotient, double denominator, double numerator) {
+// v_div_fixup: the special cases of quotient = numerator / denominator. A quotient far below the
+// smallest denormal is zero; one that the refinement made NaN had overflowed.
+double fix_division(double quotient, double denominator, double numerator, bool single) {
   const bool negative = std::signbit(denominator) != std::signbit(numerator);
   if (numerator != numerator) return numerator;
   if (denominator != denominator) return denominator;
@@ -120,6 +123,11 @@ double fix_division(double quotient, double denominator, double numerator) {
   if (std::isinf(denominator) && std::isinf(numerator)) return NAN;
   if (denominator == 0 || std::isinf(numerator)) return negative ? -INFINITY : INFINITY;
   if (std::isinf(denominator) || numerator == 0) return negative ? -0.0 : 0.0;
+  if (biased_exponent(numerator, single) - biased_exponent(denominator, single) <
+      (single ? -150 : -1075)) {
+    return negative ? -0.0 : 0.0;
+  }
+  if (quotient != quotient) return negative ? -INFINITY : INFINITY;
   return negative ? -std::fabs(quotient) : std::fabs(quotient);
 }
 
@@ -159,10 +167,10 @@ void run_div_scale_f64(wave& w, const instruction& i) {
   uint64_t vcc = 0;
   for_each_lane(w.exec(), [&](int l) {
     bool scaled;
-    const double r = scale_division(as_double(read_wide(w, i, 2, l, wide_type::f64)),
-                                    as_double(read_wide(w, i, 3, l, wide_type::f64)),
-                                    as_double(read_wide(w, i, 4, l, wide_type::f64)), false,
-                                    &scaled);
+    const double r =
+        scale_division(as_double(read_wide(w, i, 2, l, wide_type::f64)),
+                       as_double(read_wide(w, i, 3, l, wide_type::f64)),
+                       as_double(read_wide(w, i, 4, l, wide_type::f64)), false, &scaled);
     write_wide(w, i, 0, l, as_bits(r));
     if (scaled) vcc |= uint64_t{1} << l;
   });
@@ -185,7 +193,7 @@ void run_div_fixup_f64(wave& w, const instruction& i) {
     write_wide(w, i, 0, l,
                as_bits(fix_division(as_double(read_wide(w, i, 1, l, wide_type::f64)),
                                     as_double(read_wide(w, i, 2, l, wide_type::f64)),
-                                    as_double(read_wide(w, i, 3, l, wide_type::f64)))));
+                                    as_double(read_wide(w, i, 3, l, wide_type::f64)), false)));
   });
 }
 
@@ -194,28 +202,28 @@ constexpr handler_entry table[] = {
     {"v_sub_f32", lanewise_f32<2, [](float x, float y, float) { return x - y; }>, common},
     {"v_subrev_f32", lanewise_f32<2, [](float x, float y, float) { return y - x; }>, common},
     {"v_mul_f32", lanewise_f32<2, [](float x, float y, float) { return x * y; }>, common},
-    {"v_mul_legacy_f32", lanewise_f32<2, [](float x, float y, float) {
-       return x == 0 || y == 0 ? 0.0f : x * y;
-     }>, common},
-    {"v_fma_f32",
-     lanewise_f32<3, [](float x, float y, float z) { return std::fma(x, y, z); }>, three_source},
+    {"v_mul_legacy_f32",
+     lanewise_f32<2, [](float x, float y, float) { return x == 0 || y == 0 ? 0.0f : x * y; }>,
+     common},
+    {"v_fma_f32", lanewise_f32<3, [](float x, float y, float z) { return std::fma(x, y, z); }>,
+     three_source},
     {"v_mad_f32", lanewise_f32<3, [](float x, float y, float z) { return x * y + z; }>,
      three_source},
     {"v_fmac_f32", run_fmac, common},
-    {"v_fmamk_f32",
-     lanewise_f32<3, [](float x, float y, float z) { return std::fma(x, y, z); }>, 0},
-    {"v_fmaak_f32",
-     lanewise_f32<3, [](float x, float y, float z) { return std::fma(x, y, z); }>, 0},
+    {"v_fmamk_f32", lanewise_f32<3, [](float x, float y, float z) { return std::fma(x, y, z); }>,
+     0},
+    {"v_fmaak_f32", lanewise_f32<3, [](float x, float y, float z) { return std::fma(x, y, z); }>,
+     0},
     {"v_max_f32", lanewise_f32<2, [](float x, float y, float) { return max_number(x, y); }>,
      common},
     {"v_min_f32", lanewise_f32<2, [](float x, float y, float) { return min_number(x, y); }>,
      common},
-    {"v_max3_f32", lanewise_f32<3, [](float x, float y, float z) {
-       return max_number(max_number(x, y), z);
-     }>, three_source},
-    {"v_min3_f32", lanewise_f32<3, [](float x, float y, float z) {
-       return min_number(min_number(x, y), z);
-     }>, three_source},
+    {"v_max3_f32",
+     lanewise_f32<3, [](float x, float y, float z) { return max_number(max_number(x, y), z); }>,
+     three_source},
+    {"v_min3_f32",
+     lanewise_f32<3, [](float x, float y, float z) { return min_number(min_number(x, y), z); }>,
+     three_source},
     {"v_med3_f32", lanewise_f32<3, [](float x, float y, float z) { return median(x, y, z); }>,
      three_source},
     {"v_floor_f32", lanewise_f32<1, [](float x, float, float) { return std::floor(x); }>, common},
@@ -223,22 +231,23 @@ constexpr handler_entry table[] = {
     {"v_trunc_f32", lanewise_f32<1, [](float x, float, float) { return std::trunc(x); }>, common},
     {"v_rndne_f32", lanewise_f32<1, [](float x, float, float) { return std::rint(x); }>, common},
     {"v_fract_f32", lanewise_f32<1, [](float x, float, float) { return fraction(x); }>, common},
-    {"v_frexp_mant_f32",
-     lanewise_f32_active<1, [](float x, float, float) { return mantissa(x); }>, common},
-    {"v_frexp_exp_i32_f32", lanewise<1, [](uint32_t a, uint32_t, uint32_t) {
-       return exponent_of(as_float(a));
-     }, lane_type::f32>, feature_dpp | feature_sdwa | feature_sign},
+    {"v_frexp_mant_f32", lanewise_f32_active<1, [](float x, float, float) { return mantissa(x); }>,
+     common},
+    {"v_frexp_exp_i32_f32",
+     lanewise<1, [](uint32_t a, uint32_t, uint32_t) { return exponent_of(as_float(a)); },
+              lane_type::f32>,
+     feature_dpp | feature_sdwa | feature_sign},
     {"v_ldexp_f32", run_ldexp, three_source},
 
-    {"v_exp_f32",
-     lanewise_f32_active<1, [](float x, float, float) { return exponential(x); }>, common},
-    {"v_log_f32",
-     lanewise_f32_active<1, [](float x, float, float) { return logarithm(x); }>, common},
+    {"v_exp_f32", lanewise_f32_active<1, [](float x, float, float) { return exponential(x); }>,
+     common},
+    {"v_log_f32", lanewise_f32_active<1, [](float x, float, float) { return logarithm(x); }>,
+     common},
     {"v_rcp_f32", lanewise_f32<1, [](float x, float, float) { return reciprocal(x); }>, common},
     {"v_rcp_iflag_f32", lanewise_f32<1, [](float x, float, float) { return reciprocal(x); }>,
      common},
-    {"v_rsq_f32",
-     lanewise_f32_active<1, [](float x, float, float) { return reciprocal_root(x); }>, common},
+    {"v_rsq_f32", lanewise_f32_active<1, [](float x, float, float) { return reciprocal_root(x); }>,
+     common},
     {"v_sqrt_f32", lanewise_f32<1, [](float x, float, float) { return std::sqrt(flush(x)); }>,
      common},
     {"v_sin_f32", lanewise_f32_active<1, [](float x, float, float) { return sine(x); }>, common},
@@ -246,9 +255,12 @@ constexpr handler_entry table[] = {
 
     {"v_div_scale_f32", run_div_scale_f32, feature_sign},
     {"v_div_fmas_f32", run_div_fmas_f32, three_source},
-    {"v_div_fixup_f32", lanewise_f32_active<3, [](float x, float y, float z) {
-       return static_cast<float>(fix_division(x, y, z));
-     }>, three_source},
+    {"v_div_fixup_f32",
+     lanewise_f32_active<3,
+                         [](float x, float y, float z) {
+                           return static_cast<float>(fix_division(x, y, z, true));
+                         }>,
+     three_source},
     {"v_div_scale_f64", run_div_scale_f64, feature_sign},
     {"v_div_fmas_f64", run_div_fmas_f64, feature_sign},
     {"v_div_fixup_f64", run_div_fixup_f64, feature_sign},

@@ -13,8 +13,8 @@ namespace {
 
 using u32 = uint32_t;
 
-constexpr uint16_t common = feature_dpp | feature_sdwa | feature_clamp | feature_output_scale |
-                            feature_sign;
+constexpr uint16_t common =
+    feature_dpp | feature_sdwa | feature_clamp | feature_output_scale | feature_sign;
 constexpr uint16_t three_source = feature_clamp | feature_sign | feature_op_sel;
 constexpr uint16_t integer = feature_dpp | feature_sdwa;
 
@@ -40,8 +40,8 @@ void three_source_f16(wave& w, const instruction& i) {
   const u32* b = read_lanes<lane_type::f16>(w, i, 2, buffer[1]);
   const u32* c = read_lanes<lane_type::f16>(w, i, 3, buffer[2]);
   for (int l = 0; l < lanes_per_wave; ++l) {
-    const float x = static_cast<float>(
-        f(half_to_float(a[l]), half_to_float(b[l]), half_to_float(c[l])));
+    const float x =
+        static_cast<float>(f(half_to_float(a[l]), half_to_float(b[l]), half_to_float(c[l])));
     result[l] = float_to_half(finish_float(w, i, x));
   }
   write_half(w, i, result);
@@ -121,7 +121,8 @@ T middle(T a, T b, T c) {
 }
 
 template <auto f>
-constexpr auto u16_op = [](u32 a, u32 b, u32) { return static_cast<u32>(f(a & 0xffff, b & 0xffff)) & 0xffff; };
+constexpr auto u16_op =
+    [](u32 a, u32 b, u32) { return static_cast<u32>(f(a & 0xffff, b & 0xffff)) & 0xffff; };
 template <auto f>
 constexpr auto i16_op = [](u32 a, u32 b, u32) {
   return static_cast<u32>(f(static_cast<int>(as_short(a)), static_cast<int>(as_short(b)))) & 0xffff;
@@ -164,28 +165,28 @@ constexpr handler_entry table[] = {
      common},
     {"v_fma_f16", run_fma, three_source},
     {"v_fmac_f16", run_fmac, feature_dpp | feature_sign},
-    {"v_max3_f16", three_source_f16<[](float x, float y, float z) {
-       return max_number(max_number(x, y), z);
-     }>, three_source},
-    {"v_min3_f16", three_source_f16<[](float x, float y, float z) {
-       return min_number(min_number(x, y), z);
-     }>, three_source},
+    {"v_max3_f16",
+     three_source_f16<[](float x, float y, float z) { return max_number(max_number(x, y), z); }>,
+     three_source},
+    {"v_min3_f16",
+     three_source_f16<[](float x, float y, float z) { return min_number(min_number(x, y), z); }>,
+     three_source},
     {"v_med3_f16", three_source_f16<[](float x, float y, float z) { return median(x, y, z); }>,
      three_source},
     {"v_div_fixup_f16", three_source_f16<fix_division>, three_source},
     {"v_rcp_f16", lanewise_f16<1, [](float x, float, float) { return 1.0f / x; }>, common},
     {"v_sqrt_f16", lanewise_f16<1, [](float x, float, float) { return std::sqrt(x); }>, common},
-    {"v_rsq_f16", lanewise_f16<1, [](float x, float, float) {
-       return 1.0 / std::sqrt(static_cast<double>(x));
-     }>, common},
+    {"v_rsq_f16",
+     lanewise_f16<1, [](float x, float, float) { return 1.0 / std::sqrt(static_cast<double>(x)); }>,
+     common},
     {"v_exp_f16", lanewise_f16<1, [](float x, float, float) { return std::exp2(x); }>, common},
     {"v_log_f16", lanewise_f16<1, [](float x, float, float) { return std::log2(x); }>, common},
-    {"v_sin_f16", lanewise_f16<1, [](float x, float, float) {
-       return std::sin(x * 6.283185307179586);
-     }>, common},
-    {"v_cos_f16", lanewise_f16<1, [](float x, float, float) {
-       return std::cos(x * 6.283185307179586);
-     }>, common},
+    {"v_sin_f16",
+     lanewise_f16<1, [](float x, float, float) { return std::sin(x * 6.283185307179586); }>,
+     common},
+    {"v_cos_f16",
+     lanewise_f16<1, [](float x, float, float) { return std::cos(x * 6.283185307179586); }>,
+     common},
     {"v_floor_f16", lanewise_f16<1, [](float x, float, float) { return std::floor(x); }>, common},
     {"v_ceil_f16", lanewise_f16<1, [](float x, float, float) { return std::ceil(x); }>, common},
     {"v_trunc_f16", lanewise_f16<1, [](float x, float, float) { return std::trunc(x); }>, common},
@@ -205,47 +206,49 @@ constexpr handler_entry table[] = {
      feature_clamp | feature_op_sel},
     {"v_mul_lo_u16", lanewise<2, u16_op<[](u32 a, u32 b) { return a * b; }>, lane_type::f16>,
      integer},
-    {"v_lshlrev_b16", lanewise<2, u16_op<[](u32 a, u32 b) { return b << (a & 15); }>,
-                               lane_type::f16>, integer},
-    {"v_lshrrev_b16", lanewise<2, u16_op<[](u32 a, u32 b) { return (b >> (a & 15)); }>,
-                               lane_type::f16>, integer},
-    {"v_ashrrev_i16", lanewise<2, i16_op<[](int a, int b) { return (b >> (a & 15)); }>,
-                               lane_type::f16>, integer},
-    {"v_max_u16", lanewise<2, u16_op<[](u32 a, u32 b) { return std::max(a, b); }>,
-                           lane_type::f16>, integer},
-    {"v_min_u16", lanewise<2, u16_op<[](u32 a, u32 b) { return std::min(a, b); }>,
-                           lane_type::f16>, integer},
-    {"v_max_i16", lanewise<2, i16_op<[](int a, int b) { return std::max(a, b); }>,
-                           lane_type::f16>, integer},
-    {"v_min_i16", lanewise<2, i16_op<[](int a, int b) { return std::min(a, b); }>,
-                           lane_type::f16>, integer},
-    {"v_mad_legacy_u16", lanewise<3, [](u32 a, u32 b, u32 c) {
-       return ((a & 0xffff) * (b & 0xffff) + c) & 0xffff;
-     }, lane_type::f16>, 0},
-    {"v_mad_u16", three_source_u16<[](u32 a, u32 b, u32 c) { return a * b + c; }>,
+    {"v_lshlrev_b16",
+     lanewise<2, u16_op<[](u32 a, u32 b) { return b << (a & 15); }>, lane_type::f16>, integer},
+    {"v_lshrrev_b16",
+     lanewise<2, u16_op<[](u32 a, u32 b) { return (b >> (a & 15)); }>, lane_type::f16>, integer},
+    {"v_ashrrev_i16",
+     lanewise<2, i16_op<[](int a, int b) { return (b >> (a & 15)); }>, lane_type::f16>, integer},
+    {"v_max_u16", lanewise<2, u16_op<[](u32 a, u32 b) { return std::max(a, b); }>, lane_type::f16>,
+     integer},
+    {"v_min_u16", lanewise<2, u16_op<[](u32 a, u32 b) { return std::min(a, b); }>, lane_type::f16>,
+     integer},
+    {"v_max_i16", lanewise<2, i16_op<[](int a, int b) { return std::max(a, b); }>, lane_type::f16>,
+     integer},
+    {"v_min_i16", lanewise<2, i16_op<[](int a, int b) { return std::min(a, b); }>, lane_type::f16>,
+     integer},
+    {"v_mad_legacy_u16",
+     lanewise<3, [](u32 a, u32 b, u32 c) { return ((a & 0xffff) * (b & 0xffff) + c) & 0xffff; },
+              lane_type::f16>,
+     0},
+    {"v_mad_u16", three_source_u16<[](u32 a, u32 b, u32 c) { return a * b + c; }>, feature_op_sel},
+    {"v_mad_i16", three_source_u16<[](u32 a, u32 b, u32 c) { return a * b + c; }>, feature_op_sel},
+    {"v_min3_u16",
+     three_source_u16<[](u32 a, u32 b, u32 c) { return std::min(std::min(a, b), c); }>,
      feature_op_sel},
-    {"v_mad_i16", three_source_u16<[](u32 a, u32 b, u32 c) { return a * b + c; }>,
+    {"v_max3_u16",
+     three_source_u16<[](u32 a, u32 b, u32 c) { return std::max(std::max(a, b), c); }>,
      feature_op_sel},
-    {"v_min3_u16", three_source_u16<[](u32 a, u32 b, u32 c) {
-       return std::min(std::min(a, b), c);
-     }>, feature_op_sel},
-    {"v_max3_u16", three_source_u16<[](u32 a, u32 b, u32 c) {
-       return std::max(std::max(a, b), c);
-     }>, feature_op_sel},
     {"v_med3_u16", three_source_u16<[](u32 a, u32 b, u32 c) { return middle(a, b, c); }>,
      feature_op_sel},
     {"v_min3_i16", three_source_u16<[](u32 a, u32 b, u32 c) {
        return static_cast<u32>(std::min(std::min(as_short(a), as_short(b)), as_short(c)));
-     }>, feature_op_sel},
+     }>,
+     feature_op_sel},
     {"v_max3_i16", three_source_u16<[](u32 a, u32 b, u32 c) {
        return static_cast<u32>(std::max(std::max(as_short(a), as_short(b)), as_short(c)));
-     }>, feature_op_sel},
+     }>,
+     feature_op_sel},
     {"v_med3_i16", three_source_u16<[](u32 a, u32 b, u32 c) {
        return static_cast<u32>(middle(as_short(a), as_short(b), as_short(c)));
-     }>, feature_op_sel},
-    {"v_pack_b32_f16", lanewise<2, [](u32 a, u32 b, u32) {
-       return (a & 0xffff) | (b << 16);
-     }, lane_type::f16>, feature_op_sel | feature_sign},
+     }>,
+     feature_op_sel},
+    {"v_pack_b32_f16",
+     lanewise<2, [](u32 a, u32 b, u32) { return (a & 0xffff) | (b << 16); }, lane_type::f16>,
+     feature_op_sel | feature_sign},
 };
 
 }  // namespace

@@ -31,9 +31,7 @@ void lanewise_clamp(wave& w, const instruction& i) {
   }
 }
 
-u32 saturate_signed(i64 x) {
-  return static_cast<u32>(std::clamp<i64>(x, INT32_MIN, INT32_MAX));
-}
+u32 saturate_signed(i64 x) { return static_cast<u32>(std::clamp<i64>(x, INT32_MIN, INT32_MAX)); }
 
 u32 reverse_bits(u32 a) {
   a = ((a >> 1) & 0x55555555u) | ((a & 0x55555555u) << 1);
@@ -240,9 +238,8 @@ void run_cndmask(wave& w, const instruction& i) {
 }
 
 void run_swap(wave& w, const instruction& i) {
-  for_each_lane(w.exec(), [&](int l) {
-    std::swap(w.v[i.operands[0].reg][l], w.v[i.operands[1].reg][l]);
-  });
+  for_each_lane(w.exec(),
+                [&](int l) { std::swap(w.v[i.operands[0].reg][l], w.v[i.operands[1].reg][l]); });
 }
 
 template <bool high>
@@ -269,36 +266,42 @@ constexpr handler_entry table[] = {
     {"v_cndmask_b32", run_cndmask, movable | feature_sign},
     {"v_not_b32", lanewise<1, [](u32 a, u32, u32) { return ~a; }>, movable},
     {"v_bfrev_b32", lanewise<1, [](u32 a, u32, u32) { return reverse_bits(a); }>, movable},
-    {"v_ffbh_u32", lanewise<1, [](u32 a, u32, u32) {
-       return a ? static_cast<u32>(__builtin_clz(a)) : ~0u;
-     }>, movable},
-    {"v_ffbl_b32", lanewise<1, [](u32 a, u32, u32) {
-       return a ? static_cast<u32>(__builtin_ctz(a)) : ~0u;
-     }>, movable},
+    {"v_ffbh_u32",
+     lanewise<1, [](u32 a, u32, u32) { return a ? static_cast<u32>(__builtin_clz(a)) : ~0u; }>,
+     movable},
+    {"v_ffbl_b32",
+     lanewise<1, [](u32 a, u32, u32) { return a ? static_cast<u32>(__builtin_ctz(a)) : ~0u; }>,
+     movable},
     {"v_ffbh_i32", lanewise<1, [](u32 a, u32, u32) { return leading_sign(a); }>, movable},
-    {"v_bcnt_u32_b32", lanewise<2, [](u32 a, u32 b, u32) {
-       return static_cast<u32>(__builtin_popcount(a)) + b;
-     }>, 0},
+    {"v_bcnt_u32_b32",
+     lanewise<2, [](u32 a, u32 b, u32) { return static_cast<u32>(__builtin_popcount(a)) + b; }>, 0},
     {"v_mbcnt_lo_u32_b32", run_mbcnt<false>, 0},
     {"v_mbcnt_hi_u32_b32", run_mbcnt<true>, 0},
 
-    {"v_add_u32", lanewise_clamp<[](u32 a, u32 b, u32) { return a + b; },
-                                 [](u32 a, u32 b, u32) { return a + b < a ? ~0u : a + b; }>,
+    {"v_add_u32",
+     lanewise_clamp<[](u32 a, u32 b, u32) { return a + b; },
+                    [](u32 a, u32 b, u32) { return a + b < a ? ~0u : a + b; }>,
      movable | feature_clamp},
-    {"v_sub_u32", lanewise_clamp<[](u32 a, u32 b, u32) { return a - b; },
-                                 [](u32 a, u32 b, u32) { return a < b ? 0u : a - b; }>,
+    {"v_sub_u32",
+     lanewise_clamp<[](u32 a, u32 b, u32) { return a - b; },
+                    [](u32 a, u32 b, u32) { return a < b ? 0u : a - b; }>,
      movable | feature_clamp},
-    {"v_subrev_u32", lanewise_clamp<[](u32 a, u32 b, u32) { return b - a; },
-                                    [](u32 a, u32 b, u32) { return b < a ? 0u : b - a; }>,
+    {"v_subrev_u32",
+     lanewise_clamp<[](u32 a, u32 b, u32) { return b - a; },
+                    [](u32 a, u32 b, u32) { return b < a ? 0u : b - a; }>,
      movable | feature_clamp},
-    {"v_add_i32", lanewise_clamp<[](u32 a, u32 b, u32) { return a + b; },
-                                 [](u32 a, u32 b, u32) {
-                                   return saturate_signed(static_cast<i64>(as_int(a)) + as_int(b));
-                                 }>, feature_clamp},
-    {"v_sub_i32", lanewise_clamp<[](u32 a, u32 b, u32) { return a - b; },
-                                 [](u32 a, u32 b, u32) {
-                                   return saturate_signed(static_cast<i64>(as_int(a)) - as_int(b));
-                                 }>, feature_clamp},
+    {"v_add_i32",
+     lanewise_clamp<[](u32 a, u32 b, u32) { return a + b; },
+                    [](u32 a, u32 b, u32) {
+                      return saturate_signed(static_cast<i64>(as_int(a)) + as_int(b));
+                    }>,
+     feature_clamp},
+    {"v_sub_i32",
+     lanewise_clamp<[](u32 a, u32 b, u32) { return a - b; },
+                    [](u32 a, u32 b, u32) {
+                      return saturate_signed(static_cast<i64>(as_int(a)) - as_int(b));
+                    }>,
+     feature_clamp},
     {"v_add_co_u32", run_carry<carry_form::add, false>, movable},
     {"v_sub_co_u32", run_carry<carry_form::subtract, false>, movable},
     {"v_subrev_co_u32", run_carry<carry_form::subtract_reversed, false>, movable},
@@ -306,61 +309,81 @@ constexpr handler_entry table[] = {
     {"v_subb_co_u32", run_carry<carry_form::subtract, true>, movable},
     {"v_subbrev_co_u32", run_carry<carry_form::subtract_reversed, true>, movable},
     {"v_mul_lo_u32", lanewise<2, [](u32 a, u32 b, u32) { return a * b; }>, 0},
-    {"v_mul_hi_u32", lanewise<2, [](u32 a, u32 b, u32) {
-       return (static_cast<u32>((static_cast<u64>(a) * b) >> 32));
-     }>, 0},
-    {"v_mul_hi_i32", lanewise<2, [](u32 a, u32 b, u32) {
-       return (static_cast<u32>((static_cast<i64>(as_int(a)) * as_int(b)) >> 32));
-     }>, 0},
+    {"v_mul_hi_u32",
+     lanewise<2, [](u32 a, u32 b,
+                    u32) { return (static_cast<u32>((static_cast<u64>(a) * b) >> 32)); }>,
+     0},
+    {"v_mul_hi_i32",
+     lanewise<2,
+              [](u32 a, u32 b, u32) {
+                return (static_cast<u32>((static_cast<i64>(as_int(a)) * as_int(b)) >> 32));
+              }>,
+     0},
     {"v_mul_u32_u24", lanewise<2, [](u32 a, u32 b, u32) { return low24(a) * low24(b); }>, movable},
-    {"v_mul_i32_i24", lanewise<2, [](u32 a, u32 b, u32) {
-       return static_cast<u32>(signed24(a)) * static_cast<u32>(signed24(b));
-     }>, movable},
-    {"v_mul_hi_u32_u24", lanewise<2, [](u32 a, u32 b, u32) {
-       return (static_cast<u32>((static_cast<u64>(low24(a)) * low24(b)) >> 32));
-     }>, movable},
-    {"v_mul_hi_i32_i24", lanewise<2, [](u32 a, u32 b, u32) {
-       return (static_cast<u32>((static_cast<i64>(signed24(a)) * signed24(b)) >> 32));
-     }>, movable},
-    {"v_mad_u32_u24",
-     lanewise<3, [](u32 a, u32 b, u32 c) { return low24(a) * low24(b) + c; }>, three_source},
-    {"v_mad_i32_i24", lanewise<3, [](u32 a, u32 b, u32 c) {
-       return static_cast<u32>(signed24(a)) * static_cast<u32>(signed24(b)) + c;
-     }>, three_source},
+    {"v_mul_i32_i24",
+     lanewise<2, [](u32 a, u32 b,
+                    u32) { return static_cast<u32>(signed24(a)) * static_cast<u32>(signed24(b)); }>,
+     movable},
+    {"v_mul_hi_u32_u24",
+     lanewise<2,
+              [](u32 a, u32 b, u32) {
+                return (static_cast<u32>((static_cast<u64>(low24(a)) * low24(b)) >> 32));
+              }>,
+     movable},
+    {"v_mul_hi_i32_i24",
+     lanewise<2,
+              [](u32 a, u32 b, u32) {
+                return (static_cast<u32>((static_cast<i64>(signed24(a)) * signed24(b)) >> 32));
+              }>,
+     movable},
+    {"v_mad_u32_u24", lanewise<3, [](u32 a, u32 b, u32 c) { return low24(a) * low24(b) + c; }>,
+     three_source},
+    {"v_mad_i32_i24",
+     lanewise<3,
+              [](u32 a, u32 b, u32 c) {
+                return static_cast<u32>(signed24(a)) * static_cast<u32>(signed24(b)) + c;
+              }>,
+     three_source},
     {"v_mad_u64_u32", run_mad_u64_u32, 0},
     {"v_mad_i64_i32", run_mad_i64_i32, 0},
 
     {"v_lshlrev_b32", lanewise<2, [](u32 a, u32 b, u32) { return b << (a & 31); }>, movable},
     {"v_lshrrev_b32", lanewise<2, [](u32 a, u32 b, u32) { return (b >> (a & 31)); }>, movable},
-    {"v_ashrrev_i32", lanewise<2, [](u32 a, u32 b, u32) {
-       return (static_cast<u32>(as_int(b) >> (a & 31)));
-     }>, movable},
-    {"v_lshlrev_b64",
-     run_shift_wide<[](u64 x, u32 n) { return x << n; }, wide_type::unsigned_bits>, 0},
+    {"v_ashrrev_i32",
+     lanewise<2, [](u32 a, u32 b, u32) { return (static_cast<u32>(as_int(b) >> (a & 31))); }>,
+     movable},
+    {"v_lshlrev_b64", run_shift_wide<[](u64 x, u32 n) { return x << n; }, wide_type::unsigned_bits>,
+     0},
     {"v_lshrrev_b64",
      run_shift_wide<[](u64 x, u32 n) { return (x >> n); }, wide_type::unsigned_bits>, 0},
-    {"v_ashrrev_i64", run_shift_wide<[](u64 x, u32 n) {
-       return (static_cast<u64>(static_cast<i64>(x) >> n));
-     }, wide_type::signed_bits>, 0},
+    {"v_ashrrev_i64",
+     run_shift_wide<[](u64 x, u32 n) { return (static_cast<u64>(static_cast<i64>(x) >> n)); },
+                    wide_type::signed_bits>,
+     0},
     {"v_lshl_add_u64", run_lshl_add_u64, 0},
     {"v_and_b32", lanewise<2, [](u32 a, u32 b, u32) { return a & b; }>, movable},
     {"v_or_b32", lanewise<2, [](u32 a, u32 b, u32) { return a | b; }>, movable},
     {"v_xor_b32", lanewise<2, [](u32 a, u32 b, u32) { return a ^ b; }>, movable},
     {"v_xnor_b32", lanewise<2, [](u32 a, u32 b, u32) { return ~(a ^ b); }>, movable},
-    {"v_bfe_u32", lanewise<3, [](u32 a, u32 b, u32 c) {
-       return ((a >> (b & 31)) & ((1u << (c & 31)) - 1));
-     }>, 0},
+    {"v_bfe_u32",
+     lanewise<3, [](u32 a, u32 b, u32 c) { return ((a >> (b & 31)) & ((1u << (c & 31)) - 1)); }>,
+     0},
     {"v_bfe_i32", lanewise<3, [](u32 a, u32 b, u32 c) { return extract_signed(a, b, c); }>, 0},
     {"v_bfi_b32", lanewise<3, [](u32 a, u32 b, u32 c) { return (a & b) | (~a & c); }>, 0},
-    {"v_bfm_b32", lanewise<2, [](u32 a, u32 b, u32) {
-       return ((1u << (a & 31)) - 1) << (b & 31);
-     }>, 0},
-    {"v_alignbit_b32", lanewise<3, [](u32 a, u32 b, u32 c) {
-       return (static_cast<u32>(((static_cast<u64>(a) << 32) | b) >> (c & 31)));
-     }>, 0},
-    {"v_alignbyte_b32", lanewise<3, [](u32 a, u32 b, u32 c) {
-       return (static_cast<u32>(((static_cast<u64>(a) << 32) | b) >> (8 * (c & 3))));
-     }>, 0},
+    {"v_bfm_b32", lanewise<2, [](u32 a, u32 b, u32) { return ((1u << (a & 31)) - 1) << (b & 31); }>,
+     0},
+    {"v_alignbit_b32",
+     lanewise<3,
+              [](u32 a, u32 b, u32 c) {
+                return (static_cast<u32>(((static_cast<u64>(a) << 32) | b) >> (c & 31)));
+              }>,
+     0},
+    {"v_alignbyte_b32",
+     lanewise<3,
+              [](u32 a, u32 b, u32 c) {
+                return (static_cast<u32>(((static_cast<u64>(a) << 32) | b) >> (8 * (c & 3))));
+              }>,
+     0},
     {"v_perm_b32", lanewise<3, [](u32 a, u32 b, u32 c) { return permute_bytes(a, b, c); }>, 0},
     {"v_lshl_add_u32", lanewise<3, [](u32 a, u32 b, u32 c) { return (a << (b & 31)) + c; }>, 0},
     {"v_add_lshl_u32", lanewise<3, [](u32 a, u32 b, u32 c) { return (a + b) << (c & 31); }>, 0},
@@ -372,27 +395,35 @@ constexpr handler_entry table[] = {
 
     {"v_min_u32", lanewise<2, [](u32 a, u32 b, u32) { return std::min(a, b); }>, movable},
     {"v_max_u32", lanewise<2, [](u32 a, u32 b, u32) { return std::max(a, b); }>, movable},
-    {"v_min_i32", lanewise<2, [](u32 a, u32 b, u32) {
-       return static_cast<u32>(std::min(as_int(a), as_int(b)));
-     }>, movable},
-    {"v_max_i32", lanewise<2, [](u32 a, u32 b, u32) {
-       return static_cast<u32>(std::max(as_int(a), as_int(b)));
-     }>, movable},
-    {"v_min3_u32",
-     lanewise<3, [](u32 a, u32 b, u32 c) { return std::min(std::min(a, b), c); }>, 0},
-    {"v_max3_u32",
-     lanewise<3, [](u32 a, u32 b, u32 c) { return std::max(std::max(a, b), c); }>, 0},
+    {"v_min_i32",
+     lanewise<2,
+              [](u32 a, u32 b, u32) { return static_cast<u32>(std::min(as_int(a), as_int(b))); }>,
+     movable},
+    {"v_max_i32",
+     lanewise<2,
+              [](u32 a, u32 b, u32) { return static_cast<u32>(std::max(as_int(a), as_int(b))); }>,
+     movable},
+    {"v_min3_u32", lanewise<3, [](u32 a, u32 b, u32 c) { return std::min(std::min(a, b), c); }>, 0},
+    {"v_max3_u32", lanewise<3, [](u32 a, u32 b, u32 c) { return std::max(std::max(a, b), c); }>, 0},
     {"v_med3_u32", lanewise<3, [](u32 a, u32 b, u32 c) { return middle(a, b, c); }>, 0},
-    {"v_min3_i32", lanewise<3, [](u32 a, u32 b, u32 c) {
-       return static_cast<u32>(std::min(std::min(as_int(a), as_int(b)), as_int(c)));
-     }>, 0},
-    {"v_max3_i32", lanewise<3, [](u32 a, u32 b, u32 c) {
-       return static_cast<u32>(std::max(std::max(as_int(a), as_int(b)), as_int(c)));
-     }>, 0},
-    {"v_med3_i32", lanewise<3, [](u32 a, u32 b, u32 c) {
-       return static_cast<u32>(middle(as_int(a), as_int(b), as_int(c)));
-     }>, 0},
-    {"v_sad_u32", lanewise<3, [](u32 a, u32 b, u32 c) { return ((a > b ? a - b : b - a) + c); }>, 0},
+    {"v_min3_i32",
+     lanewise<3,
+              [](u32 a, u32 b, u32 c) {
+                return static_cast<u32>(std::min(std::min(as_int(a), as_int(b)), as_int(c)));
+              }>,
+     0},
+    {"v_max3_i32",
+     lanewise<3,
+              [](u32 a, u32 b, u32 c) {
+                return static_cast<u32>(std::max(std::max(as_int(a), as_int(b)), as_int(c)));
+              }>,
+     0},
+    {"v_med3_i32",
+     lanewise<3, [](u32 a, u32 b,
+                    u32 c) { return static_cast<u32>(middle(as_int(a), as_int(b), as_int(c))); }>,
+     0},
+    {"v_sad_u32", lanewise<3, [](u32 a, u32 b, u32 c) { return ((a > b ? a - b : b - a) + c); }>,
+     0},
     {"v_sad_u8",
      lanewise<3, [](u32 a, u32 b, u32 c) { return absolute_difference_bytes(a, b, c); }>, 0},
     {"v_dot4_i32_i8", lanewise<3, dot_product<8, true>>, 0},

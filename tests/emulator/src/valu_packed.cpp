@@ -54,7 +54,8 @@ void packed_half(wave& w, const instruction& i) {
     } else {
       std::memcpy(c, b, sizeof c);
     }
-    for (int l = 0; l < lanes_per_wave; ++l) halves[half][l] = f(a[l], b[l], c[l], i.clamp) & 0xffff;
+    for (int l = 0; l < lanes_per_wave; ++l)
+      halves[half][l] = f(a[l], b[l], c[l], i.clamp) & 0xffff;
     if (is_float && i.clamp) {
       for (u32& h : halves[half]) h = float_to_half(finish_float(w, i, half_to_float(h)));
     }
@@ -148,8 +149,7 @@ void run_fma_mix(wave& w, const instruction& i) {
   u32* d = w.v[i.operands[0].reg];
   for_each_lane(w.exec(), [&](int l) {
     const float sum = finish_float(
-        w, i,
-        std::fma(read_mixed(w, i, 0, l), read_mixed(w, i, 1, l), read_mixed(w, i, 2, l)));
+        w, i, std::fma(read_mixed(w, i, 0, l), read_mixed(w, i, 1, l), read_mixed(w, i, 2, l)));
     switch (form) {
       case mixed_result::single:
         d[l] = as_bits(sum);
@@ -198,59 +198,92 @@ constexpr uint16_t floats = feature_packed | feature_clamp;
 constexpr uint16_t clamped = feature_packed | feature_clamp;
 
 constexpr handler_entry table[] = {
-    {"v_pk_add_f16", packed_half<2, true, [](u32 a, u32 b, u32, bool) {
-       return float_to_half(half_to_float(a) + half_to_float(b));
-     }>, floats},
-    {"v_pk_mul_f16", packed_half<2, true, [](u32 a, u32 b, u32, bool) {
-       return float_to_half(half_to_float(a) * half_to_float(b));
-     }>, floats},
-    {"v_pk_fma_f16", packed_half<3, true, [](u32 a, u32 b, u32 c, bool) {
-       return fused_half(a, b, c);
-     }>, floats},
-    {"v_pk_max_f16", packed_half<2, true, [](u32 a, u32 b, u32, bool) {
-       return float_to_half(max_number(half_to_float(a), half_to_float(b)));
-     }>, floats},
-    {"v_pk_min_f16", packed_half<2, true, [](u32 a, u32 b, u32, bool) {
-       return float_to_half(min_number(half_to_float(a), half_to_float(b)));
-     }>, floats},
-    {"v_pk_add_u16", packed_half<2, false, [](u32 a, u32 b, u32, bool clamp) {
-       return limit_unsigned(whole(a) + whole(b), clamp);
-     }>, clamped},
-    {"v_pk_sub_u16", packed_half<2, false, [](u32 a, u32 b, u32, bool clamp) {
-       return limit_unsigned(whole(a) - whole(b), clamp);
-     }>, clamped},
-    {"v_pk_add_i16", packed_half<2, false, [](u32 a, u32 b, u32, bool clamp) {
-       return limit_signed(with_sign(a) + with_sign(b), clamp);
-     }>, clamped},
-    {"v_pk_sub_i16", packed_half<2, false, [](u32 a, u32 b, u32, bool clamp) {
-       return limit_signed(with_sign(a) - with_sign(b), clamp);
-     }>, clamped},
-    {"v_pk_mul_lo_u16",
-     packed_half<2, false, [](u32 a, u32 b, u32, bool) { return a * b; }>, feature_packed},
-    {"v_pk_mad_u16",
-     packed_half<3, false, [](u32 a, u32 b, u32 c, bool) { return a * b + c; }>, feature_packed},
-    {"v_pk_mad_i16",
-     packed_half<3, false, [](u32 a, u32 b, u32 c, bool) { return a * b + c; }>, feature_packed},
-    {"v_pk_max_u16",
-     packed_half<2, false, [](u32 a, u32 b, u32, bool) { return std::max(a, b); }>, feature_packed},
-    {"v_pk_min_u16",
-     packed_half<2, false, [](u32 a, u32 b, u32, bool) { return std::min(a, b); }>, feature_packed},
-    {"v_pk_max_i16", packed_half<2, false, [](u32 a, u32 b, u32, bool) {
-       return static_cast<u32>(std::max(with_sign(a), with_sign(b)));
-     }>, feature_packed},
-    {"v_pk_min_i16", packed_half<2, false, [](u32 a, u32 b, u32, bool) {
-       return static_cast<u32>(std::min(with_sign(a), with_sign(b)));
-     }>, feature_packed},
+    {"v_pk_add_f16",
+     packed_half<2, true,
+                 [](u32 a, u32 b, u32, bool) {
+                   return float_to_half(half_to_float(a) + half_to_float(b));
+                 }>,
+     floats},
+    {"v_pk_mul_f16",
+     packed_half<2, true,
+                 [](u32 a, u32 b, u32, bool) {
+                   return float_to_half(half_to_float(a) * half_to_float(b));
+                 }>,
+     floats},
+    {"v_pk_fma_f16",
+     packed_half<3, true, [](u32 a, u32 b, u32 c, bool) { return fused_half(a, b, c); }>, floats},
+    {"v_pk_max_f16",
+     packed_half<2, true,
+                 [](u32 a, u32 b, u32, bool) {
+                   return float_to_half(max_number(half_to_float(a), half_to_float(b)));
+                 }>,
+     floats},
+    {"v_pk_min_f16",
+     packed_half<2, true,
+                 [](u32 a, u32 b, u32, bool) {
+                   return float_to_half(min_number(half_to_float(a), half_to_float(b)));
+                 }>,
+     floats},
+    {"v_pk_add_u16",
+     packed_half<2, false,
+                 [](u32 a, u32 b, u32, bool clamp) {
+                   return limit_unsigned(whole(a) + whole(b), clamp);
+                 }>,
+     clamped},
+    {"v_pk_sub_u16",
+     packed_half<2, false,
+                 [](u32 a, u32 b, u32, bool clamp) {
+                   return limit_unsigned(whole(a) - whole(b), clamp);
+                 }>,
+     clamped},
+    {"v_pk_add_i16",
+     packed_half<2, false,
+                 [](u32 a, u32 b, u32, bool clamp) {
+                   return limit_signed(with_sign(a) + with_sign(b), clamp);
+                 }>,
+     clamped},
+    {"v_pk_sub_i16",
+     packed_half<2, false,
+                 [](u32 a, u32 b, u32, bool clamp) {
+                   return limit_signed(with_sign(a) - with_sign(b), clamp);
+                 }>,
+     clamped},
+    {"v_pk_mul_lo_u16", packed_half<2, false, [](u32 a, u32 b, u32, bool) { return a * b; }>,
+     feature_packed},
+    {"v_pk_mad_u16", packed_half<3, false, [](u32 a, u32 b, u32 c, bool) { return a * b + c; }>,
+     feature_packed},
+    {"v_pk_mad_i16", packed_half<3, false, [](u32 a, u32 b, u32 c, bool) { return a * b + c; }>,
+     feature_packed},
+    {"v_pk_max_u16", packed_half<2, false, [](u32 a, u32 b, u32, bool) { return std::max(a, b); }>,
+     feature_packed},
+    {"v_pk_min_u16", packed_half<2, false, [](u32 a, u32 b, u32, bool) { return std::min(a, b); }>,
+     feature_packed},
+    {"v_pk_max_i16",
+     packed_half<2, false,
+                 [](u32 a, u32 b, u32, bool) {
+                   return static_cast<u32>(std::max(with_sign(a), with_sign(b)));
+                 }>,
+     feature_packed},
+    {"v_pk_min_i16",
+     packed_half<2, false,
+                 [](u32 a, u32 b, u32, bool) {
+                   return static_cast<u32>(std::min(with_sign(a), with_sign(b)));
+                 }>,
+     feature_packed},
     {"v_pk_lshlrev_b16",
      packed_half<2, false, [](u32 a, u32 b, u32, bool) { return b << (a & 15); }>, feature_packed},
     {"v_pk_lshrrev_b16",
-     packed_half<2, false, [](u32 a, u32 b, u32, bool) { return (b >> (a & 15)); }>, feature_packed},
-    {"v_pk_ashrrev_i16", packed_half<2, false, [](u32 a, u32 b, u32, bool) {
-       return (static_cast<u32>(with_sign(b) >> (a & 15)));
-     }>, feature_packed},
+     packed_half<2, false, [](u32 a, u32 b, u32, bool) { return (b >> (a & 15)); }>,
+     feature_packed},
+    {"v_pk_ashrrev_i16",
+     packed_half<2, false,
+                 [](u32 a, u32 b, u32, bool) {
+                   return (static_cast<u32>(with_sign(b) >> (a & 15)));
+                 }>,
+     feature_packed},
 
-    {"v_pk_fma_f32",
-     packed_f32<3, [](float x, float y, float z) { return std::fma(x, y, z); }>, floats},
+    {"v_pk_fma_f32", packed_f32<3, [](float x, float y, float z) { return std::fma(x, y, z); }>,
+     floats},
     {"v_pk_mul_f32", packed_f32<2, [](float x, float y, float) { return x * y; }>, floats},
     {"v_pk_add_f32", packed_f32<2, [](float x, float y, float) { return x + y; }>, floats},
     {"v_pk_mov_b32", run_pk_mov, feature_packed},
@@ -261,9 +294,8 @@ constexpr handler_entry table[] = {
      feature_packed | feature_sign | feature_clamp},
     {"v_fma_mixhi_f16", run_fma_mix<mixed_result::high_half>,
      feature_packed | feature_sign | feature_clamp},
-    {"v_dot2_f32_f16", lanewise<3, [](u32 a, u32 b, u32 c) {
-       return as_bits(dot_f16(a, b, as_float(c)));
-     }>, 0},
+    {"v_dot2_f32_f16",
+     lanewise<3, [](u32 a, u32 b, u32 c) { return as_bits(dot_f16(a, b, as_float(c))); }>, 0},
     {"v_dot2c_f32_f16", run_dot2c_f32_f16, feature_dpp},
 };
 

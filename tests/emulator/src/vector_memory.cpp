@@ -549,8 +549,7 @@ uint64_t atomic_update(uint64_t address, atomic_operation operation, uint64_t va
 }
 
 uint64_t read_data(const wave& w, int reg, int lane, bool wide) {
-  return wide ? w.v[reg][lane] | (static_cast<uint64_t>(w.v[reg + 1][lane]) << 32)
-              : w.v[reg][lane];
+  return wide ? w.v[reg][lane] | (static_cast<uint64_t>(w.v[reg + 1][lane]) << 32) : w.v[reg][lane];
 }
 
 }  // namespace

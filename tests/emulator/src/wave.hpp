@@ -169,9 +169,7 @@ struct wave {
   uint32_t lds_records_used = 0;
   std::unique_ptr<lds_record[]> lds_records;
 
-  uint64_t scalar_pair(int reg) const {
-    return s[reg] | (static_cast<uint64_t>(s[reg + 1]) << 32);
-  }
+  uint64_t scalar_pair(int reg) const { return s[reg] | (static_cast<uint64_t>(s[reg + 1]) << 32); }
   void set_scalar_pair(int reg, uint64_t value) {
     s[reg] = static_cast<uint32_t>(value);
     s[reg + 1] = static_cast<uint32_t>(value >> 32);
