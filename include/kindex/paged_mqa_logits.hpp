@@ -48,10 +48,12 @@ struct paged_mqa_logits_config {
   using kernel_config = paged_mqa_logits_config<typename Geometry::any_format, Query, Heads>;
   static constexpr query_source query = Query;
   static constexpr int heads = Heads;
-  /// gfx9: the register budget. 256 dims take twice the registers, for K and for resident q.
+  /// gfx9: the register budget. 256 dims take twice the registers for K; pages of one token take
+  /// more for addresses than is left beside resident q.
   static constexpr int waves_per_simd = Geometry::head_dim > 128           ? 2
-                                        : Query == query_source::registers ? 4
-                                                                           : 3;
+                                        : Query != query_source::registers ? 3
+                                        : Geometry::page_size == 1         ? 3
+                                                                           : 4;
 
   /// True if the kernel serves rows of this shape.
   static constexpr bool serves(std::int64_t next_n, std::int64_t num_heads) {

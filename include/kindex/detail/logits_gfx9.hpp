@@ -49,11 +49,13 @@ constexpr unsigned dynamic_shared_bytes(std::int64_t next_n, std::int64_t num_he
 /// Calls `use` with the configuration for a shape. q in registers: one row of exactly Heads heads.
 template <class Geometry, class Use>
 hipError_t with_logits_config(std::int64_t next_n, std::int64_t num_heads, Use use) {
-  if (next_n == 1 && num_heads == 64) {
-    return use(paged_mqa_logits_config<Geometry, query_source::registers, 64>{});
-  }
-  if (next_n == 1 && num_heads == 32) {
-    return use(paged_mqa_logits_config<Geometry, query_source::registers, 32>{});
+  if constexpr (Geometry::head_dim <= 128) {  // there are registers for both q and K
+    if (next_n == 1 && num_heads == 64) {
+      return use(paged_mqa_logits_config<Geometry, query_source::registers, 64>{});
+    }
+    if (next_n == 1 && num_heads == 32) {
+      return use(paged_mqa_logits_config<Geometry, query_source::registers, 32>{});
+    }
   }
   using shared = paged_mqa_logits_config<Geometry, query_source::shared>;
   if (dynamic_shared_bytes<shared>(next_n, num_heads) <= max_dynamic_shared_bytes)
