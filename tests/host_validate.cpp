@@ -266,13 +266,23 @@ TEST_CASE("numbers of pages", "[validate]") {
   using view = kindex::cache_view;
   check_cache_accepted([](view& cache) { cache.num_pages = 0; });
   check_cache_accepted([](view& cache) { cache.num_pages = int32_max; });
-  check_cache_accepted([](view& cache) { cache.num_pages = std::int64_t{1} << 41; });
+  check_cache_accepted([](view& cache) { cache.num_pages = (std::int64_t{1} << 32) - 1; });
   check_cache_refused([](view& cache) { cache.num_pages = -1; }, invalid,
                       "num_pages -1 is negative");
-  check_cache_refused([](view& cache) { cache.num_pages = (std::int64_t{1} << 41) + 1; }, invalid,
-                      "num_pages 2199023255553 times page_size 64 exceeds 2^47 tokens");
+  check_cache_refused([](view& cache) { cache.num_pages = std::int64_t{1} << 32; }, invalid,
+                      "num_pages 4294967296 exceeds 4294967295");
   check_cache_refused([](view& cache) { cache.num_pages = int64_max; }, invalid,
-                      "num_pages 9223372036854775807 times page_size 64 exceeds 2^47 tokens");
+                      "num_pages 9223372036854775807 exceeds 4294967295");
+  const auto largest_pages = [](std::int64_t num_pages) {
+    return [num_pages](view& cache) {
+      cache.page_size = 65536;
+      cache.page_stride_bytes = 65536 * 132;
+      cache.num_pages = num_pages;
+    };
+  };
+  check_cache_accepted(largest_pages(std::int64_t{1} << 31));
+  check_cache_refused(largest_pages((std::int64_t{1} << 31) + 1), invalid,
+                      "num_pages 2147483649 times page_size 65536 exceeds 2^47 tokens");
   check_cache_refused(
       [](view& cache) {
         cache.num_pages = std::int64_t{1} << 31;

@@ -22,6 +22,8 @@ KINDEX_NAMESPACE_BEGIN
 constexpr int max_page_size = 65536;
 /// The largest supported number of query rows of one sequence.
 constexpr std::int64_t max_next_n = 64;
+/// The largest supported number of pages: kernels keep page ids in 32 bits.
+constexpr std::int64_t max_pages = UINT32_MAX;
 /// The largest supported cache, in tokens (num_pages * page_size). Slots and byte offsets then have
 /// room to spare in 64 bits.
 constexpr std::int64_t max_cache_tokens = std::int64_t{1} << 47;
@@ -135,6 +137,8 @@ class validator {
             alignment);
     const auto pages = static_cast<long long>(view.num_pages);
     require(pages >= 0, "num_pages %lld is negative", pages);
+    require(pages <= max_pages, "num_pages %lld exceeds %lld", pages,
+            static_cast<long long>(max_pages));
     require(pages <= max_cache_tokens / view.page_size,
             "num_pages %lld times page_size %d exceeds 2^47 tokens", pages, view.page_size);
     addressable("page_stride_bytes", stride, pages, 1);
