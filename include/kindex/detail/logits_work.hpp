@@ -86,6 +86,7 @@ template <class Args>
 KINDEX_DEVICE int sequence_tokens(const Args& args, std::int64_t seq) {
   if (!args.lens_per_row) return visible_tokens(args, seq, args.next_n - 1);
   int longest = 0;
+#pragma unroll 1  // many copies of this are inlined, and code that is not in the caches costs more
   for (int n = 0; n < args.next_n; ++n) {
     const int visible = visible_tokens(args, seq, n);
     longest = visible > longest ? visible : longest;
@@ -122,7 +123,7 @@ KINDEX_DEVICE block_work divide_work(const Args& args, int start_cost) {
   const int run_first = lane_id() * per_lane;
   const int run_end = run_first + per_lane < args.num_seqs ? run_first + per_lane : args.num_seqs;
   std::uint32_t own = 0;
-#pragma unroll 4
+#pragma unroll 1
   for (int seq = run_first; seq < run_end; ++seq) own += sequence_cost(args, seq, start_cost);
   const std::uint32_t through = inclusive_prefix_sum(own);
   const std::uint32_t total = uniform(shuffle(through, wave_size - 1));
@@ -137,6 +138,7 @@ KINDEX_DEVICE block_work divide_work(const Args& args, int start_cost) {
   int seq = run_first;
   std::uint32_t offset = begin - (through - own);
   if (here) {
+#pragma unroll 1
     for (;; ++seq) {
       const std::uint32_t cost = sequence_cost(args, seq, start_cost);
       if (offset < cost) break;
@@ -185,6 +187,7 @@ template <int BlockSize, class Args>
 KINDEX_DEVICE void fill_invisible_columns(const Args& args) {
   const std::int64_t pieces_per_row = (args.logits_width + fill_columns - 1) / fill_columns;
   const std::int64_t num_rows = static_cast<std::int64_t>(args.num_seqs) * args.next_n;
+#pragma unroll 1
   for (std::int64_t piece = blockIdx.x; piece < num_rows * pieces_per_row; piece += gridDim.x) {
     const std::int64_t row = piece / pieces_per_row;
     const std::int64_t first = (piece - row * pieces_per_row) * fill_columns;
@@ -195,6 +198,7 @@ KINDEX_DEVICE void fill_invisible_columns(const Args& args) {
         visible_tokens(args, seq, static_cast<int>(row - seq * args.next_n));
     float* const logits = args.logits + row * args.logits_row_stride;
     const std::int64_t begin = first > visible ? first : visible;
+#pragma unroll 1
     for (std::int64_t t = begin + static_cast<int>(threadIdx.x); t < end; t += BlockSize) {
       logits[t] = -__builtin_inff();
     }

@@ -196,7 +196,8 @@ launch_status execute_launch(const launch_request& r) {
   launch.resources2 = d.resources2;
   launch.checks = checks_enabled();
   launch.ocp = ocp_mode();
-  launch.allow_unaligned = environment_flag("KINDEX_EMULATOR_UNALIGNED", false);
+  // ROCm runs gfx9 with unaligned global accesses allowed.
+  launch.allow_unaligned = !environment_flag("KINDEX_EMULATOR_ALIGNED", false);
   const char* sums = std::getenv("KINDEX_EMULATOR_MFMA_SUM");
   launch.double_sums = sums && std::strcmp(sums, "double") == 0;
   launch.register_fill =
