@@ -250,7 +250,6 @@ class unit_engine {
     } else {
       ids.start(table_row, num_entries, entry_of(first_token), unit_in_page ? 32 : 32 - pair_tiles);
     }
-#pragma unroll 1
     for (int token = first_token; token < end_token; token += pair_tokens) {
       if constexpr (per_token_pages) {
         ids.advance(token + (warp_ + 1) * warp_tokens - 1);
@@ -449,7 +448,6 @@ class unit_engine {
     };
     const int num_columns = num_rows * args_.num_heads;
     int column = 0;
-#pragma unroll 1
     for (; column + heads < num_columns; column += 2 * heads) {
       add_blocks<2>(tokens, column, group_scale, sum, finish_block);
     }

@@ -198,7 +198,7 @@ KINDEX_DEVICE void fill_invisible_columns(const Args& args) {
         visible_tokens(args, seq, static_cast<int>(row - seq * args.next_n));
     float* const logits = args.logits + row * args.logits_row_stride;
     const std::int64_t begin = first > visible ? first : visible;
-#pragma unroll 1
+#pragma unroll 4
     for (std::int64_t t = begin + static_cast<int>(threadIdx.x); t < end; t += BlockSize) {
       logits[t] = -__builtin_inff();
     }
