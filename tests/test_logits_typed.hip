@@ -3,7 +3,7 @@
 //
 // Logits with a Config: it runs what it names and refuses every other cache and shape.
 
-#include <kindex/paged_mqa_logits.hpp>
+#include "support/instantiate.hpp"
 
 #include "catch.hpp"
 #include "support/logits_problem.hpp"

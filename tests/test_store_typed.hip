@@ -4,8 +4,7 @@
 // Calls with a Config: they run what they name and refuse caches of another geometry. Writers and
 // readers that disagree are the point: the same layout on both sides, or an error.
 
-#include <kindex/gather.hpp>
-#include <kindex/store.hpp>
+#include "support/instantiate.hpp"
 
 #include "catch.hpp"
 #include "support/store_problem.hpp"

@@ -9,6 +9,8 @@
 #include "catch.hpp"
 #include "support/device_buffer.hpp"
 #include "support/launch.hpp"
+#include "support/logits_problem.hpp"
+#include "support/ops.hpp"
 #include "support/test_case.hpp"
 
 namespace {
@@ -117,6 +119,24 @@ TEST_CASE("a cache beyond 4 GiB moves only the pages in use", "[support]") {
   cache.put_token(0, k.data(), &scale);
   cache.upload();
   CHECK(cache.compare_with_device() == "");
+}
+
+// Many tests rely on it to make one wave do much.
+TEST_CASE("pretended compute units bound the number of waves", "[support]") {
+  test_case test;
+  test.lens = {3000, 3000};
+  logits_problem problem(test);
+  const auto waves = [&] {
+    reset_work();
+    REQUIRE(problem.launch() == hipSuccess);
+    return work_done().waves;
+  };
+  const std::int64_t all = waves();
+  if (all == 0) SKIP("only the emulator counts waves");
+  const pretend_compute_units units(1);
+  const std::int64_t few = waves();
+  INFO(all << " and " << few << " waves");
+  CHECK(few * 4 <= all);
 }
 
 }  // namespace

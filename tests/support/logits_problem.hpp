@@ -22,10 +22,10 @@
 
 namespace kindex_test {
 
-/// A logit in double, and what its rounding error is measured by: sum_h |w * relu| * scale.
+/// A logit in double, and what its rounding error may be; 0 for exact data.
 struct expected_logit {
   double value = 0;
-  double magnitude = 0;
+  double tolerance = 0;
 };
 
 /// q, weights and all logits of a case from its tokens alone: no pages, no layout, no table.
