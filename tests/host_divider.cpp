@@ -33,7 +33,7 @@ std::vector<std::uint64_t> numerators(std::uint64_t divisor, std::uint64_t end,
 
 }  // namespace
 
-TEST_CASE("division by every number of tiles that a page can have", "[divider]") {
+TEST_CASE("division by every number of tiles that a page can have", "[divider][class_A][class_B]") {
   std::mt19937_64 random(1);
   int wrong = 0;
   for (std::uint32_t divisor = 1; divisor <= 4096; ++divisor) {
@@ -50,7 +50,7 @@ TEST_CASE("division by every number of tiles that a page can have", "[divider]")
   CHECK(wrong == 0);
 }
 
-TEST_CASE("pages of slots at run-time page sizes", "[divider]") {
+TEST_CASE("pages of slots at run-time page sizes", "[divider][class_A][class_B]") {
   std::mt19937_64 random(2);
   for (const int page_size : {16, 32, 48, 64, 80, 96, 112, 144, 176, 256, 1008, 4112, 65536}) {
     CAPTURE(page_size);
@@ -68,7 +68,7 @@ TEST_CASE("pages of slots at run-time page sizes", "[divider]") {
   }
 }
 
-TEST_CASE("pages of slots at compile-time page sizes", "[divider]") {
+TEST_CASE("pages of slots at compile-time page sizes", "[divider][class_A][class_B]") {
   const page_splitter<1> one(1);
   const page_splitter<64> of_64(64);
   CHECK(one.page_size() == 1);

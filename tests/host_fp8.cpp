@@ -100,7 +100,7 @@ std::vector<double> all_finite_bf16() {
 
 }  // namespace
 
-TEST_CASE("every byte decodes to the value of its fields", "[fp8]") {
+TEST_CASE("every byte decodes to the value of its fields", "[fp8][class_H]") {
   for (const fp8_format format : {fnuz, fn}) {
     CAPTURE(kindex::to_string(format));
     for (int byte = 0; byte < 256; ++byte) {
@@ -118,7 +118,7 @@ TEST_CASE("every byte decodes to the value of its fields", "[fp8]") {
   }
 }
 
-TEST_CASE("limits of the formats", "[fp8]") {
+TEST_CASE("limits of the formats", "[fp8][class_I]") {
   CHECK(kindex::fp8_max(fnuz) == 240.0f);
   CHECK(kindex::fp8_max(fn) == 448.0f);
   CHECK(fp8_decode(fnuz, 0x7F) == 240);
@@ -131,7 +131,7 @@ TEST_CASE("limits of the formats", "[fp8]") {
   CHECK(kindex::to_string(fn) == std::string("e4m3fn"));
 }
 
-TEST_CASE("a byte is worth half as much in e4m3fnuz", "[fp8]") {
+TEST_CASE("a byte is worth half as much in e4m3fnuz", "[fp8][class_I]") {
   for (int byte = 0; byte < 256; ++byte) {
     if (byte == 0x80 || byte % 128 == 0x7F) continue;
     CAPTURE(byte);
@@ -140,7 +140,7 @@ TEST_CASE("a byte is worth half as much in e4m3fnuz", "[fp8]") {
   }
 }
 
-TEST_CASE("bytes known from elsewhere", "[fp8]") {
+TEST_CASE("bytes known from elsewhere", "[fp8][class_H][class_I]") {
   struct row {
     double value;
     int fn_byte, fnuz_byte;
@@ -174,7 +174,7 @@ TEST_CASE("bytes known from elsewhere", "[fp8]") {
   }
 }
 
-TEST_CASE("special values", "[fp8]") {
+TEST_CASE("special values", "[fp8][class_H]") {
   const double infinity = std::numeric_limits<double>::infinity();
   CHECK(fp8_encode(fn, nan_value) == 0x7F);
   CHECK(fp8_encode(fnuz, nan_value) == 0x80);
@@ -188,7 +188,7 @@ TEST_CASE("special values", "[fp8]") {
   CHECK(fp8_encode(fnuz, -1e-30) == 0x00);
 }
 
-TEST_CASE("encoding inverts decoding", "[fp8]") {
+TEST_CASE("encoding inverts decoding", "[fp8][class_H]") {
   for (const fp8_format format : {fnuz, fn}) {
     for (int byte = 0; byte < 256; ++byte) {
       CAPTURE(kindex::to_string(format), byte);
@@ -198,17 +198,17 @@ TEST_CASE("encoding inverts decoding", "[fp8]") {
   }
 }
 
-TEST_CASE("values, midpoints and their neighbours round to nearest even", "[fp8]") {
+TEST_CASE("values, midpoints and their neighbours round to nearest even", "[fp8][class_H]") {
   CHECK(count_wrong_bytes(fnuz, values_and_midpoints(fnuz)) == 0);
   CHECK(count_wrong_bytes(fn, values_and_midpoints(fn)) == 0);
 }
 
-TEST_CASE("every finite bf16 rounds to nearest even", "[fp8]") {
+TEST_CASE("every finite bf16 rounds to nearest even", "[fp8][class_H]") {
   CHECK(count_wrong_bytes(fnuz, all_finite_bf16()) == 0);
   CHECK(count_wrong_bytes(fn, all_finite_bf16()) == 0);
 }
 
-TEST_CASE("random values round to nearest even", "[fp8]") {
+TEST_CASE("random values round to nearest even", "[fp8][class_H]") {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> exponent(-13, 10);
   std::vector<double> values;

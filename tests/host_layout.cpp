@@ -28,7 +28,7 @@ using token_page = kindex::cache_geometry<1, page_layout::plain, fp8_format::e4m
 
 }  // namespace
 
-TEST_CASE("payload of a page", "[layout]") {
+TEST_CASE("payload of a page", "[layout][class_B]") {
   CHECK(page_payload_bytes(1, 128) == 132);
   CHECK(page_payload_bytes(16, 128) == 2112);
   CHECK(page_payload_bytes(64, 128) == 8448);
@@ -43,7 +43,7 @@ TEST_CASE("payload of a page", "[layout]") {
   CHECK(kindex::scales_per_token(256) == 2);
 }
 
-TEST_CASE("offsets of the two layouts at D=128", "[layout]") {
+TEST_CASE("offsets of the two layouts at D=128", "[layout][class_B]") {
   struct row {
     int token, dim;
     std::int64_t plain, preshuffled;
@@ -60,7 +60,8 @@ TEST_CASE("offsets of the two layouts at D=128", "[layout]") {
   }
 }
 
-TEST_CASE("preshuffled bytes follow one another as [P/16][D/16][16 tokens][16 bytes]", "[layout]") {
+TEST_CASE("preshuffled bytes follow one another as [P/16][D/16][16 tokens][16 bytes]",
+          "[layout][class_B]") {
   for (const int page_size : page_sizes) {
     for (const int head_dim : head_dims) {
       CAPTURE(page_size, head_dim);
@@ -82,7 +83,7 @@ TEST_CASE("preshuffled bytes follow one another as [P/16][D/16][16 tokens][16 by
   }
 }
 
-TEST_CASE("plain bytes follow one another as [P][D]", "[layout]") {
+TEST_CASE("plain bytes follow one another as [P][D]", "[layout][class_B]") {
   for (const int head_dim : head_dims) {
     std::int64_t expected = 0;
     int wrong = 0;
@@ -95,7 +96,7 @@ TEST_CASE("plain bytes follow one another as [P][D]", "[layout]") {
   }
 }
 
-TEST_CASE("scales follow the K bytes in token order", "[layout]") {
+TEST_CASE("scales follow the K bytes in token order", "[layout][class_B]") {
   CHECK(scale_offset_in_page(1, 128, 0, 0) == 128);
   CHECK(scale_offset_in_page(64, 128, 0, 0) == 8192);
   CHECK(scale_offset_in_page(64, 128, 1, 0) == 8196);
@@ -137,7 +138,7 @@ TEST_CASE("a typed view becomes a view with its geometry", "[layout]") {
   CHECK(other.format == fp8_format::e4m3fn);
 }
 
-TEST_CASE("a geometry matches only views that agree in everything", "[layout]") {
+TEST_CASE("a geometry matches only views that agree in everything", "[layout][class_B][class_I]") {
   const kindex::cache_view view = kindex::typed_cache_view<page64>{};
   CHECK(page64::matches(view));
   CHECK(any_page::matches(view));

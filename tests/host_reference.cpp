@@ -108,7 +108,7 @@ TEST_CASE("bf16 and fp16 values", "[reference]") {
   CHECK(std::isnan(reference::fp16_to_float(0x7E00)));
 }
 
-TEST_CASE("scales to the bit", "[reference]") {
+TEST_CASE("scales to the bit", "[reference][class_J]") {
   struct row {
     float amax, quant_max;
     std::uint32_t bits;
@@ -129,7 +129,7 @@ TEST_CASE("scales to the bit", "[reference]") {
   CHECK(reference::quant_scale(450, 448, scale_rounding::ue8m0) == 2);
 }
 
-TEST_CASE("ue8m0 keeps powers of two and rounds all else up", "[reference]") {
+TEST_CASE("ue8m0 keeps powers of two and rounds all else up", "[reference][class_J]") {
   for (const float quant_max : {224.0f, 240.0f, 448.0f}) {
     for (int n = -20; n <= 10; ++n) {
       CAPTURE(quant_max, n);
@@ -145,7 +145,7 @@ TEST_CASE("ue8m0 keeps powers of two and rounds all else up", "[reference]") {
   }
 }
 
-TEST_CASE("a row whose amax is FMAX has scale one and plain fp8 bytes", "[reference]") {
+TEST_CASE("a row whose amax is FMAX has scale one and plain fp8 bytes", "[reference][class_H]") {
   // The contract's values; on the left FMAX itself.
   const stored_row with_fnuz =
       store_row(fnuz, {240, 1, 1.0625f, 1.1875f, 0.1f, 1.0f / 3, 17, 19, power_of_two(-9),
@@ -191,7 +191,7 @@ TEST_CASE("reciprocal and exact division differ now and then", "[reference]") {
   }
 }
 
-TEST_CASE("values that are not finite", "[reference]") {
+TEST_CASE("values that are not finite", "[reference][class_J]") {
   const stored_row mixed =
       store_row(fnuz, {nan_value, -nan_value, infinity, -infinity, 120, -0.0f});
   CHECK(bits_of(mixed.scale) == bits_of(0.5f));  // amax 120, of the finite elements
@@ -221,7 +221,7 @@ TEST_CASE("values that are not finite", "[reference]") {
   CHECK(nothing_finite.bytes == std::vector<std::uint8_t>(128, 0x7F));
 }
 
-TEST_CASE("a zero row", "[reference]") {
+TEST_CASE("a zero row", "[reference][class_J]") {
   const stored_row zeros = store_row(fnuz, std::vector<float>(128, -0.0f));
   CHECK(bits_of(zeros.scale) == 0x34DFB23Bu);
   CHECK(zeros.bytes == std::vector<std::uint8_t>(128, 0x00));
@@ -489,7 +489,7 @@ TEST_CASE("logits of constant q and k", "[reference]") {
   }
 }
 
-TEST_CASE("with two scales a token the relu comes after both", "[reference]") {
+TEST_CASE("with two scales a token the relu comes after both", "[reference][class_J]") {
   // q = 1 everywhere; the two halves of k are +1 and -1: dots of 128 and -128.
   host_cache cache(1, 16, 256, page_layout::plain, fnuz);
   std::fill_n(cache.bytes.begin(), 16 * 256, std::uint8_t{0x40});
@@ -527,7 +527,7 @@ TEST_CASE("with two scales a token the relu comes after both", "[reference]") {
   }
 }
 
-TEST_CASE("how many tokens a row sees", "[reference]") {
+TEST_CASE("how many tokens a row sees", "[reference][class_G]") {
   kindex::paged_mqa_logits_params params;
   params.cache.page_size = 64;
   params.block_table_width = 2;

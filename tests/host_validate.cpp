@@ -169,7 +169,7 @@ TEST_CASE("valid calls are accepted", "[validate]") {
   check_accepted(valid_logits());
 }
 
-TEST_CASE("every supported geometry is accepted", "[validate]") {
+TEST_CASE("every supported geometry is accepted", "[validate][class_N]") {
   for (const int page_size : {1, 16, 32, 48, 64, 80, 96, 112, 128, 144, 256, 512, 4096, 65536}) {
     for (const int head_dim : {64, 128, 256}) {
       for (const auto layout : {page_layout::plain, page_layout::preshuffled}) {
@@ -188,7 +188,7 @@ TEST_CASE("every supported geometry is accepted", "[validate]") {
   }
 }
 
-TEST_CASE("page sizes", "[validate]") {
+TEST_CASE("page sizes", "[validate][class_B][class_N]") {
   using view = kindex::cache_view;
   check_cache_refused([](view& cache) { cache.page_size = 24; }, unsupported,
                       "page_size 24 is not a multiple of 16 (preshuffled layout)");
@@ -217,7 +217,7 @@ TEST_CASE("page sizes", "[validate]") {
                       "page_size 65552 exceeds 65536");
 }
 
-TEST_CASE("head dimensions", "[validate]") {
+TEST_CASE("head dimensions", "[validate][class_N]") {
   for (const int head_dim : {1, 16, 32, 96, 127, 192, 512}) {
     check_cache_refused([=](kindex::cache_view& cache) { cache.head_dim = head_dim; }, unsupported,
                         "head_dim " + std::to_string(head_dim) + " is not 64, 128 or 256");
@@ -228,7 +228,7 @@ TEST_CASE("head dimensions", "[validate]") {
                       "head_dim -128 is not positive");
 }
 
-TEST_CASE("page strides", "[validate]") {
+TEST_CASE("page strides", "[validate][class_K]") {
   using view = kindex::cache_view;
   check_cache_accepted([](view& cache) { cache.page_stride_bytes = 8448 + 64; });
   check_cache_accepted([](view& cache) { cache.page_stride_bytes = 8448 + 16; });
@@ -262,7 +262,7 @@ TEST_CASE("page strides", "[validate]") {
                       "head_dim 128)");
 }
 
-TEST_CASE("numbers of pages", "[validate]") {
+TEST_CASE("numbers of pages", "[validate][class_A]") {
   using view = kindex::cache_view;
   check_cache_accepted([](view& cache) { cache.num_pages = 0; });
   check_cache_accepted([](view& cache) { cache.num_pages = int32_max; });
@@ -291,7 +291,7 @@ TEST_CASE("numbers of pages", "[validate]") {
       invalid, "page_stride_bytes 4294967296 times 2147483648 rows does not fit in 64 bits");
 }
 
-TEST_CASE("base of the cache", "[validate]") {
+TEST_CASE("base of the cache", "[validate][class_K]") {
   using view = kindex::cache_view;
   check_cache_refused([](view& cache) { cache.data = nullptr; }, invalid, "cache.data is null");
   check_cache_refused([](view& cache) { cache.data = memory + 8; }, invalid,
@@ -315,7 +315,7 @@ TEST_CASE("base of the cache", "[validate]") {
                       "cache.data " + printed(memory + 2) + " is not aligned to 4 bytes");
 }
 
-TEST_CASE("enumerators that came through a cast", "[validate]") {
+TEST_CASE("enumerators that came through a cast", "[validate][class_N]") {
   check_cache_refused([](auto& cache) { cache.layout = static_cast<page_layout>(2); }, invalid,
                       "cache.layout 2 is not an enumerator");
   check_cache_refused([](auto& cache) { cache.format = static_cast<fp8_format>(9); }, invalid,
@@ -350,7 +350,7 @@ TEST_CASE("the first reason is the one given", "[validate]") {
   check_refused(params, unsupported, "page_size 24 is not a multiple of 16 (preshuffled layout)");
 }
 
-TEST_CASE("store: options", "[validate]") {
+TEST_CASE("store: options", "[validate][class_J][class_N]") {
   for (const float quant_max : {0.0f, 224.0f, 240.0f}) {
     check_change_accepted(valid_store(), [=](auto& params) { params.quant_max = quant_max; });
   }
@@ -401,7 +401,7 @@ TEST_CASE("store: counts", "[validate]") {
   check_change_accepted(valid_store(), [](auto& params) { params.num_tokens = 3; });
 }
 
-TEST_CASE("store: pointers and strides", "[validate]") {
+TEST_CASE("store: pointers and strides", "[validate][class_A][class_K]") {
   using kindex::element_type;
   check_change_refused(
       valid_store(), [](auto& params) { params.k = nullptr; }, invalid, "k is null");
@@ -454,7 +454,7 @@ TEST_CASE("store: pointers and strides", "[validate]") {
       "slots " + printed(memory + 2) + " is not aligned to 4 bytes");
 }
 
-TEST_CASE("store: nothing to do needs no pointers", "[validate]") {
+TEST_CASE("store: nothing to do needs no pointers", "[validate][class_E]") {
   kindex::store_params params;
   params.cache = valid_cache();
   params.cache.data = nullptr;
@@ -496,7 +496,7 @@ TEST_CASE("gather: counts", "[validate]") {
       "block_table_width 2147483648 exceeds 2147483647");
 }
 
-TEST_CASE("gather: pointers and strides", "[validate]") {
+TEST_CASE("gather: pointers and strides", "[validate][class_A][class_K]") {
   check_change_refused(
       valid_gather(), [](auto& params) { params.block_table = nullptr; }, invalid,
       "block_table is null");
@@ -550,7 +550,7 @@ TEST_CASE("gather: pointers and strides", "[validate]") {
   });
 }
 
-TEST_CASE("gather: nothing to do needs no pointers", "[validate]") {
+TEST_CASE("gather: nothing to do needs no pointers", "[validate][class_E]") {
   kindex::gather_params params;
   params.cache = valid_cache();
   params.cache.data = nullptr;
@@ -572,7 +572,7 @@ TEST_CASE("gather: a table without columns may be null", "[validate]") {
   });
 }
 
-TEST_CASE("logits: formats must agree", "[validate]") {
+TEST_CASE("logits: formats must agree", "[validate][class_I]") {
   check_change_refused(
       valid_logits(), [](auto& params) { params.q_format = fp8_format::e4m3fn; }, invalid,
       "q_format e4m3fn differs from the cache's e4m3fnuz");
@@ -581,7 +581,7 @@ TEST_CASE("logits: formats must agree", "[validate]") {
       "q_format e4m3fnuz differs from the cache's e4m3fn");
 }
 
-TEST_CASE("logits: heads", "[validate]") {
+TEST_CASE("logits: heads", "[validate][class_N]") {
   for (const int heads : {8, 16, 32, 48, 64, 80, 96, 112, 128}) {
     check_change_accepted(valid_logits(), [=](auto& params) {
       params.num_heads = heads;
@@ -601,7 +601,7 @@ TEST_CASE("logits: heads", "[validate]") {
       "num_heads -64 is not positive");
 }
 
-TEST_CASE("logits: counts", "[validate]") {
+TEST_CASE("logits: counts", "[validate][class_N]") {
   for (const int next_n : {1, 2, 3, 5, 8, 64}) {
     check_change_accepted(valid_logits(), [=](auto& params) { params.next_n = next_n; });
   }
@@ -636,7 +636,7 @@ TEST_CASE("logits: counts", "[validate]") {
       "block_table_width 2147483648 exceeds 2147483647");
 }
 
-TEST_CASE("logits: q", "[validate]") {
+TEST_CASE("logits: q", "[validate][class_A][class_K]") {
   check_change_refused(
       valid_logits(), [](auto& params) { params.q = nullptr; }, invalid, "q is null");
   check_change_refused(
@@ -675,7 +675,7 @@ TEST_CASE("logits: q", "[validate]") {
   });
 }
 
-TEST_CASE("logits: weights, lengths, table", "[validate]") {
+TEST_CASE("logits: weights, lengths, table", "[validate][class_A][class_K]") {
   check_change_refused(
       valid_logits(), [](auto& params) { params.weights = nullptr; }, invalid, "weights is null");
   check_change_refused(
@@ -722,7 +722,7 @@ TEST_CASE("logits: weights, lengths, table", "[validate]") {
       "block_table_stride 6 is below block_table_width 7");
 }
 
-TEST_CASE("logits: output", "[validate]") {
+TEST_CASE("logits: output", "[validate][class_A][class_K]") {
   check_change_refused(
       valid_logits(), [](auto& params) { params.logits = nullptr; }, invalid, "logits is null");
   check_change_refused(
@@ -738,7 +738,7 @@ TEST_CASE("logits: output", "[validate]") {
       "logits_row_stride 1844674407370955161 times 6 rows does not fit in 64 bits");
 }
 
-TEST_CASE("logits: nothing to do needs no pointers", "[validate]") {
+TEST_CASE("logits: nothing to do needs no pointers", "[validate][class_E]") {
   kindex::paged_mqa_logits_params params;
   params.cache = valid_cache();
   params.cache.data = nullptr;

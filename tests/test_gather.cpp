@@ -13,7 +13,7 @@ using namespace kindex_test;
 using kindex::fp8_format;
 using kindex::page_layout;
 
-TEST_CASE("gather: every geometry and head_dim", "[gather]") {
+TEST_CASE("gather: every geometry and head_dim", "[gather][class_B][class_N]") {
   // The bytes are not interpreted: any format on any device.
   std::uint64_t seed = 1;
   for (const fp8_format format : {fp8_format::e4m3fnuz, fp8_format::e4m3fn}) {
@@ -38,7 +38,7 @@ TEST_CASE("gather: every geometry and head_dim", "[gather]") {
   }
 }
 
-TEST_CASE("gather: pages of an engine that packs its layers", "[gather]") {
+TEST_CASE("gather: pages of an engine that packs its layers", "[gather][class_A][class_K]") {
   for (const page_geometry& geometry : all_page_geometries()) {
     if (geometry.page_size == 1) continue;
     gather_case test;
@@ -50,7 +50,7 @@ TEST_CASE("gather: pages of an engine that packs its layers", "[gather]") {
   }
 }
 
-TEST_CASE("gather: as a captured graph", "[gather]") {
+TEST_CASE("gather: as a captured graph", "[gather][class_M]") {
   for (const launcher& how : launchers()) {
     for (const page_geometry& geometry : all_page_geometries()) {
       gather_case test;
@@ -61,7 +61,7 @@ TEST_CASE("gather: as a captured graph", "[gather]") {
   }
 }
 
-TEST_CASE("gather: strides and alignments of the output", "[gather]") {
+TEST_CASE("gather: strides and alignments of the output", "[gather][class_K]") {
   for (const int head_dim : {64, 128, 256}) {
     for (const int k_gap : {0, 1, 3, 4, 8, 16, 600}) {
       for (const std::size_t misalign : {0, 1, 2, 4, 8, 15, 16}) {
@@ -78,7 +78,7 @@ TEST_CASE("gather: strides and alignments of the output", "[gather]") {
   }
 }
 
-TEST_CASE("gather: what the store wrote", "[gather]") {
+TEST_CASE("gather: what the store wrote", "[gather][class_B]") {
   // The two ends meet in either layout. (Each is tested for its bytes alone as well.)
   for (const page_geometry& geometry : all_page_geometries()) {
     for (const int head_dim : {64, 128, 256}) {

@@ -70,7 +70,7 @@ std::string gather_pages(const page_geometry& geometry, int head_dim, std::int64
 
 }  // namespace
 
-TEST_CASE("gather: pages around 2^31, 2^32 and 2^33 bytes", "[gather_addresses]") {
+TEST_CASE("gather: pages around 2^31, 2^32 and 2^33 bytes", "[gather_addresses][class_A]") {
   struct big_cache {
     page_geometry geometry;
     int head_dim;
@@ -91,13 +91,14 @@ TEST_CASE("gather: pages around 2^31, 2^32 and 2^33 bytes", "[gather_addresses]"
   }
 }
 
-TEST_CASE("gather: pages of a cache that packs its layers, far out", "[gather_addresses]") {
+TEST_CASE("gather: pages of a cache that packs its layers, far out",
+          "[gather_addresses][class_A][class_K]") {
   for (const page_layout layout : {page_layout::plain, page_layout::preshuffled}) {
     CHECK(gather_pages({64, layout}, 128, 1002240, 2200, {2143, 0, 2199, 2142}) == "");
   }
 }
 
-TEST_CASE("gather: rows of the output beyond 2^32 bytes", "[gather_addresses]") {
+TEST_CASE("gather: rows of the output beyond 2^32 bytes", "[gather_addresses][class_A]") {
   // Few rows, far apart. Aligned rows and others: two ways to write them.
   constexpr std::int64_t rows = 10;
   test_case test;
@@ -143,7 +144,7 @@ TEST_CASE("gather: rows of the output beyond 2^32 bytes", "[gather_addresses]") 
   }
 }
 
-TEST_CASE("gather: rows of the table beyond 2^32 bytes", "[gather_addresses]") {
+TEST_CASE("gather: rows of the table beyond 2^32 bytes", "[gather_addresses][class_A]") {
   // 17 sequences of one token; their table rows are 2^28 entries apart.
   constexpr std::int64_t num_seqs = 17;
   constexpr std::int64_t stride = (std::int64_t{1} << 28) + 1;
@@ -186,7 +187,7 @@ TEST_CASE("gather: rows of the table beyond 2^32 bytes", "[gather_addresses]") {
   }
 }
 
-TEST_CASE("gather: an upper bound far above the lengths", "[gather_addresses]") {
+TEST_CASE("gather: an upper bound far above the lengths", "[gather_addresses][class_A][class_C]") {
   // 16,777,217 rows are claimed and 3 exist: the rest has no memory in emulation.
   const device_memory dst_k(std::size_t{16777217} * 128);
   const device_memory dst_scale(std::size_t{16777217} * 4);
@@ -218,13 +219,13 @@ TEST_CASE("gather: an upper bound far above the lengths", "[gather_addresses]") 
   CHECK(rows[3 * 128] == 0xEE);
 }
 
-TEST_CASE("gather: 65537 tokens", "[gather_addresses]") {
+TEST_CASE("gather: 65537 tokens", "[gather_addresses][class_A]") {
   gather_case test;
   test.lens = {30000, 0, 35000, 537};
   CHECK(run_gather_case(test) == "");
 }
 
-TEST_CASE("gather: 16777217 tokens", "[gather_addresses][.long]") {
+TEST_CASE("gather: 16777217 tokens", "[gather_addresses][.long][class_A]") {
   // 2^31 bytes of K and 128 more. All sequences share the pages of a small cache, so that a byte of
   // the output follows from its row alone.
   constexpr std::int64_t rows = 16777217;

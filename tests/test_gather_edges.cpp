@@ -29,7 +29,7 @@ gather_case case_of(const std::vector<std::int32_t>& lens, int page_size = 64) {
 
 }  // namespace
 
-TEST_CASE("gather: sequences of length 0 anywhere", "[gather_edges]") {
+TEST_CASE("gather: sequences of length 0 anywhere", "[gather_edges][class_D][class_E]") {
   const std::vector<std::int32_t> all_lens[] = {
       {0, 3, 0, 0, 4, 0},  // cu_seq_lens [0,0,3,3,3,7,7]
       {0, 1, 0, 64, 0},
@@ -50,7 +50,7 @@ TEST_CASE("gather: sequences of length 0 anywhere", "[gather_edges]") {
   }
 }
 
-TEST_CASE("gather: no work", "[gather_edges]") {
+TEST_CASE("gather: no work", "[gather_edges][class_E]") {
   for (const launcher& how : launchers()) {
     CAPTURE(how.name);
     CHECK(run_gather_case(case_of({}), how) == "");         // B = 0
@@ -71,7 +71,7 @@ TEST_CASE("gather: no work", "[gather_edges]") {
   }
 }
 
-TEST_CASE("gather: rows beyond the lengths are not touched", "[gather_edges]") {
+TEST_CASE("gather: rows beyond the lengths are not touched", "[gather_edges][class_C][class_D]") {
   for (const std::int64_t extra : {1, 2, 31, 64, 128, 129, 1000}) {
     gather_case test = case_of({3, 0, 70, 1});
     test.num_tokens = 74 + extra;
@@ -81,7 +81,7 @@ TEST_CASE("gather: rows beyond the lengths are not touched", "[gather_edges]") {
   }
 }
 
-TEST_CASE("gather: lengths beyond the rows are cut", "[gather_edges]") {
+TEST_CASE("gather: lengths beyond the rows are cut", "[gather_edges][class_C]") {
   for (const std::int64_t rows : {1, 2, 3, 4, 63, 64, 66, 67, 68, 127, 128, 129, 136}) {
     gather_case test = case_of({3, 0, 64, 70});
     test.num_tokens = rows;
@@ -90,7 +90,7 @@ TEST_CASE("gather: lengths beyond the rows are cut", "[gather_edges]") {
   }
 }
 
-TEST_CASE("gather: page ids that are none become zeros", "[gather_edges]") {
+TEST_CASE("gather: page ids that are none become zeros", "[gather_edges][class_D]") {
   // The cache ends where its memory ends: in emulation every read of such a page is found.
   for (const int page_size : {1, 16, 48, 64}) {
     for (const page_layout layout : {page_layout::plain, page_layout::preshuffled}) {
@@ -114,7 +114,7 @@ TEST_CASE("gather: page ids that are none become zeros", "[gather_edges]") {
   }
 }
 
-TEST_CASE("gather: sequences longer than their table", "[gather_edges]") {
+TEST_CASE("gather: sequences longer than their table", "[gather_edges][class_C][class_D]") {
   for (const std::int64_t width : {0, 1, 2, 3, 4}) {
     for (const int page_size : {16, 64, 80}) {
       gather_case test = case_of({5 * page_size - 3, 1, 4 * page_size, 2}, page_size);
@@ -125,7 +125,7 @@ TEST_CASE("gather: sequences longer than their table", "[gather_edges]") {
   }
 }
 
-TEST_CASE("gather: tables inside wider ones", "[gather_edges]") {
+TEST_CASE("gather: tables inside wider ones", "[gather_edges][class_K]") {
   gather_case test = case_of({200, 7, 300});
   test.table_lead_bytes = 8;  // columns 2..6
   test.table_gap = 4;
@@ -139,7 +139,7 @@ TEST_CASE("gather: tables inside wider ones", "[gather_edges]") {
   CHECK(run_gather_case(test) == "");
 }
 
-TEST_CASE("gather: a cache without pages gives zeros", "[gather_edges]") {
+TEST_CASE("gather: a cache without pages gives zeros", "[gather_edges][class_D][class_E]") {
   const device_array<std::int32_t> cu_seq_lens(std::vector<std::int32_t>{0, 3});
   const device_array<std::int32_t> table(std::vector<std::int32_t>{0});
   guarded_matrix<std::uint8_t> dst_k(3, 128, 128);
@@ -169,7 +169,7 @@ TEST_CASE("gather: a cache without pages gives zeros", "[gather_edges]") {
   CHECK(dst_scale.check_guards() == "");
 }
 
-TEST_CASE("gather: numbers of sequences", "[gather_edges]") {
+TEST_CASE("gather: numbers of sequences", "[gather_edges][class_D][class_N]") {
   for (const int num_seqs : {1, 2, 3, 31, 32, 33, 63, 64, 65, 96, 257, 1024, 5000}) {
     for (const bool long_ones : {false, true}) {
       random_stream random(static_cast<std::uint64_t>(num_seqs));
@@ -185,7 +185,7 @@ TEST_CASE("gather: numbers of sequences", "[gather_edges]") {
   }
 }
 
-TEST_CASE("gather: numbers of tokens around waves and blocks", "[gather_edges]") {
+TEST_CASE("gather: numbers of tokens around waves and blocks", "[gather_edges][class_C][class_P]") {
   for (const int head_dim : {64, 128, 256}) {
     for (const int tokens : {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 127, 128, 129, 257}) {
       gather_case test = case_of({tokens}, tokens % 2 == 0 ? 48 : 64);
@@ -196,7 +196,7 @@ TEST_CASE("gather: numbers of tokens around waves and blocks", "[gather_edges]")
   }
 }
 
-TEST_CASE("gather: two caches in turn", "[gather_edges]") {
+TEST_CASE("gather: two caches in turn", "[gather_edges][class_S]") {
   gather_case first = case_of({100, 3});
   first.gap = page_gap::plus_64;
   gather_case second = case_of({5, 90}, 80);
@@ -211,7 +211,7 @@ TEST_CASE("gather: two caches in turn", "[gather_edges]") {
   }
 }
 
-TEST_CASE("gather: one graph serves other lengths and tables", "[gather_edges]") {
+TEST_CASE("gather: one graph serves other lengths and tables", "[gather_edges][class_M]") {
   if (!can_capture()) SKIP("the runtime cannot capture");
   constexpr int page_size = 64, max_rows = 400, width = 4, num_seqs = 4;
   random_stream random(3);
@@ -279,7 +279,7 @@ TEST_CASE("gather: one graph serves other lengths and tables", "[gather_edges]")
   }
 }
 
-TEST_CASE("gather: the search for owners is logarithmic", "[gather_edges]") {
+TEST_CASE("gather: the search for owners is logarithmic", "[gather_edges][class_O]") {
   // Instructions for the same 4096 tokens in any number of sequences.
   const auto instructions = [](int num_seqs) {
     gather_problem problem(case_of(
@@ -297,7 +297,8 @@ TEST_CASE("gather: the search for owners is logarithmic", "[gather_edges]") {
   CHECK(with_2048 < 1.6 * with_256);
 }
 
-TEST_CASE("gather: nothing is written twice, nothing read without need", "[gather_edges]") {
+TEST_CASE("gather: nothing is written twice, nothing read without need",
+          "[gather_edges][class_C][class_O]") {
   const std::vector<std::int32_t> lens = {70, 0, 33};
   paged_cache cache(64, 128, page_layout::preshuffled, native_format(), 6);
   random_stream random(2);
@@ -345,7 +346,7 @@ TEST_CASE("gather: nothing is written twice, nothing read without need", "[gathe
   }
 }
 
-TEST_CASE("gather: refused calls write nothing", "[gather_edges]") {
+TEST_CASE("gather: refused calls write nothing", "[gather_edges][class_N]") {
   const device_array<std::int32_t> cu_seq_lens(std::vector<std::int32_t>{0, 3});
   const device_array<std::int32_t> table(std::vector<std::int32_t>{0});
   paged_cache cache(64, 128, page_layout::preshuffled, native_format(), 1);

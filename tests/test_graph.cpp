@@ -339,7 +339,7 @@ void check_engine(const engine_shape& shape, int steps) {
   }
 }
 
-TEST_CASE("graph: one capture serves ten steps", "[graph]") {
+TEST_CASE("graph: one capture serves ten steps", "[graph][class_M]") {
   for (const auto& [page_size, layout, next_n] :
        {std::tuple{64, kindex::page_layout::preshuffled, 1},
         std::tuple{64, kindex::page_layout::preshuffled, 3},
@@ -354,7 +354,8 @@ TEST_CASE("graph: one capture serves ten steps", "[graph]") {
   }
 }
 
-TEST_CASE("graph: captured for a batch of 512, replayed with 3 live sequences", "[graph]") {
+TEST_CASE("graph: captured for a batch of 512, replayed with 3 live sequences",
+          "[graph][class_D][class_E][class_M]") {
   engine_shape shape;
   shape.batch = 512;
   shape.live = 3;

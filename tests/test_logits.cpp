@@ -48,7 +48,7 @@ std::vector<std::int32_t> border_lens(int page_size) {
           5 * page_size - 3};
 }
 
-TEST_CASE("logits: one-hot queries give the contract's numbers", "[logits]") {
+TEST_CASE("logits: one-hot queries give the contract's numbers", "[logits][class_B]") {
   const std::vector<double> expected{927, 1800, 3492, 846, 1702, 3550, 955.5, 1854, 3600};
   const std::vector<double> alternating{35, -68, 132, -32, -2, -250, -34.5, 70, -136};
   for_each_format([&](fp8_format format) {
@@ -88,7 +88,8 @@ TEST_CASE("logits: one-hot queries give the contract's numbers", "[logits]") {
   });
 }
 
-TEST_CASE("logits: ones give 128, a mix-up of the formats would give 64 or 32", "[logits]") {
+TEST_CASE("logits: ones give 128, a mix-up of the formats would give 64 or 32",
+          "[logits][class_I]") {
   for_each_format([&](fp8_format format) {
     test_case test;
     test.lens = {70};
@@ -107,7 +108,7 @@ TEST_CASE("logits: ones give 128, a mix-up of the formats would give 64 or 32", 
   });
 }
 
-TEST_CASE("logits: the largest dot product is exact", "[logits]") {
+TEST_CASE("logits: the largest dot product is exact", "[logits][class_I]") {
   for_each_format([&](fp8_format format) {
     const double max = static_cast<double>(kindex::fp8_max(format));
     test_case test;
@@ -128,7 +129,8 @@ TEST_CASE("logits: the largest dot product is exact", "[logits]") {
   });
 }
 
-TEST_CASE("logits: a zero row gives exactly 0, a negative scale keeps its sign", "[logits]") {
+TEST_CASE("logits: a zero row gives exactly 0, a negative scale keeps its sign",
+          "[logits][class_J]") {
   test_case test;
   test.lens = {40};
   logits_problem problem(test);
@@ -143,7 +145,7 @@ TEST_CASE("logits: a zero row gives exactly 0, a negative scale keeps its sign",
   CHECK(problem.logits().at(0, 3) == 0.0f);
 }
 
-TEST_CASE("logits: what the rows of a sequence see", "[logits]") {
+TEST_CASE("logits: what the rows of a sequence see", "[logits][class_G]") {
   struct visible_case {
     std::int32_t len;
     int next_n;
@@ -231,12 +233,18 @@ void check_shapes(int head_dim) {
   });
 }
 
-TEST_CASE("logits: shapes of head_dim 64", "[logits]") { check_shapes(64); }
-TEST_CASE("logits: shapes of head_dim 128", "[logits]") { check_shapes(128); }
-TEST_CASE("logits: shapes of head_dim 256", "[logits]") { check_shapes(256); }
+TEST_CASE("logits: shapes of head_dim 64", "[logits][class_B][class_G][class_N]") {
+  check_shapes(64);
+}
+TEST_CASE("logits: shapes of head_dim 128", "[logits][class_B][class_G][class_N]") {
+  check_shapes(128);
+}
+TEST_CASE("logits: shapes of head_dim 256", "[logits][class_B][class_G][class_N]") {
+  check_shapes(256);
+}
 
 // The contract promises eight rows; more may be refused, but not be wrong.
-TEST_CASE("logits: more than eight rows are right or refused", "[logits]") {
+TEST_CASE("logits: more than eight rows are right or refused", "[logits][class_G][class_N]") {
   for (const int head_dim : {64, 128, 256}) {
     for (const int next_n : {9, 16, 33, 64}) {
       for (const int num_heads : {16, 64}) {
@@ -256,7 +264,7 @@ TEST_CASE("logits: more than eight rows are right or refused", "[logits]") {
   }
 }
 
-TEST_CASE("logits: random data within the contract's tolerance", "[logits]") {
+TEST_CASE("logits: random data within the contract's tolerance", "[logits][class_N]") {
   for (const int head_dim : {64, 128, 256}) {
     for_each_format([&](fp8_format format) {
       int turn = 0;
@@ -280,7 +288,8 @@ TEST_CASE("logits: random data within the contract's tolerance", "[logits]") {
   }
 }
 
-TEST_CASE("logits: every pair of rows and heads, in every geometry", "[logits][.long]") {
+TEST_CASE("logits: every pair of rows and heads, in every geometry",
+          "[logits][.long][class_B][class_G][class_N]") {
   const int head_dim = GENERATE(64, 128, 256);
   std::uint64_t turn = 0;
   for (int next_n = 1; next_n <= 8; ++next_n) {

@@ -29,7 +29,7 @@ void check_both_fills(test_case test) {
   }
 }
 
-TEST_CASE("logits: widths that divide nothing", "[logits_bounds]") {
+TEST_CASE("logits: widths that divide nothing", "[logits_bounds][class_C]") {
   struct width_case {
     std::vector<std::int32_t> lens;
     std::int64_t width;
@@ -53,7 +53,8 @@ TEST_CASE("logits: widths that divide nothing", "[logits_bounds]") {
   }
 }
 
-TEST_CASE("logits: arrays end with their last element at every batch size", "[logits_bounds]") {
+TEST_CASE("logits: arrays end with their last element at every batch size",
+          "[logits_bounds][class_C][class_D][class_N]") {
   for (const int num_seqs : {1, 2, 3, 31, 65, 257, 1025}) {
     for (const int next_n : {1, 3}) {
       test_case test;
@@ -72,7 +73,8 @@ TEST_CASE("logits: arrays end with their last element at every batch size", "[lo
   }
 }
 
-TEST_CASE("logits: lengths beyond the width, the table and all reason", "[logits_bounds]") {
+TEST_CASE("logits: lengths beyond the width, the table and all reason",
+          "[logits_bounds][class_C]") {
   for (const page_geometry geometry : all_page_geometries()) {
     test_case test;
     test.page_size = geometry.page_size;
@@ -94,7 +96,7 @@ TEST_CASE("logits: lengths beyond the width, the table and all reason", "[logits
   }
 }
 
-TEST_CASE("logits: page ids that are none", "[logits_bounds]") {
+TEST_CASE("logits: page ids that are none", "[logits_bounds][class_D]") {
   for_each_format([&](kindex::fp8_format format) {
     for (const page_geometry geometry : all_page_geometries()) {
       for (const int next_n : {1, 3}) {
@@ -126,7 +128,8 @@ TEST_CASE("logits: page ids that are none", "[logits_bounds]") {
   });
 }
 
-TEST_CASE("logits: sequences without tokens, batches without sequences", "[logits_bounds]") {
+TEST_CASE("logits: sequences without tokens, batches without sequences",
+          "[logits_bounds][class_E]") {
   const std::vector<std::vector<std::int32_t>> batches{{0}, {0, 0, 0},    {0, 1, 0, 64, 0},
                                                        {},  {1, 0, 0, 0}, {0, 0, 0, 65}};
   for (const std::vector<std::int32_t>& lens : batches) {
@@ -145,7 +148,7 @@ TEST_CASE("logits: sequences without tokens, batches without sequences", "[logit
   }
 }
 
-TEST_CASE("logits: no work needs no pointers", "[logits_bounds]") {
+TEST_CASE("logits: no work needs no pointers", "[logits_bounds][class_E]") {
   kindex::paged_mqa_logits_params params;
   params.cache.format = native_format();
   params.q_format = native_format();
@@ -158,7 +161,7 @@ TEST_CASE("logits: no work needs no pointers", "[logits_bounds]") {
         hipSuccess);
 }
 
-TEST_CASE("logits: per-row lengths that have nothing in common", "[logits_bounds]") {
+TEST_CASE("logits: per-row lengths that have nothing in common", "[logits_bounds][class_G]") {
   for (const page_geometry geometry : all_page_geometries()) {
     test_case test;
     test.page_size = geometry.page_size;
@@ -172,7 +175,8 @@ TEST_CASE("logits: per-row lengths that have nothing in common", "[logits_bounds
   }
 }
 
-TEST_CASE("logits: strides and alignments that no engine would choose twice", "[logits_bounds]") {
+TEST_CASE("logits: strides and alignments that no engine would choose twice",
+          "[logits_bounds][class_K]") {
   for_each_format([&](kindex::fp8_format format) {
     for (const page_geometry geometry : all_page_geometries()) {
       for (const int head_dim : {64, 128, 256}) {
@@ -201,7 +205,7 @@ TEST_CASE("logits: strides and alignments that no engine would choose twice", "[
   });
 }
 
-TEST_CASE("logits: the table is not read past the last visible token", "[logits_bounds]") {
+TEST_CASE("logits: the table is not read past the last visible token", "[logits_bounds][class_C]") {
   test_case test;
   test.lens = {65, 1, 0, 128};
   test.table_width = 500;
@@ -230,7 +234,7 @@ TEST_CASE("logits: the table is not read past the last visible token", "[logits_
   }
 }
 
-TEST_CASE("logits: each column is written once", "[logits_bounds]") {
+TEST_CASE("logits: each column is written once", "[logits_bounds][class_F]") {
   for (const page_geometry geometry : all_page_geometries()) {
     for (const int next_n : {1, 3, 8}) {
       for (const fill filling : {fill::none, fill::neg_infinity}) {
@@ -261,7 +265,7 @@ TEST_CASE("logits: each column is written once", "[logits_bounds]") {
   }
 }
 
-TEST_CASE("logits: a refused call writes nothing", "[logits_bounds]") {
+TEST_CASE("logits: a refused call writes nothing", "[logits_bounds][class_I][class_N]") {
   test_case test;
   test.lens = {70};
   test.logits_width = 70;

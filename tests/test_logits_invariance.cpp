@@ -43,7 +43,7 @@ test_case random_case(int head_dim, int num_heads, int next_n) {
 }
 
 TEST_CASE("logits: the same bits in every page size, layout, stride and order of pages",
-          "[logits_invariance]") {
+          "[logits_invariance][class_B][class_K]") {
   for (const int head_dim : {64, 128, 256}) {
     for (const auto& [num_heads, next_n] :
          {std::pair{64, 1}, std::pair{32, 1}, std::pair{64, 3}, std::pair{128, 8}}) {
@@ -74,7 +74,7 @@ TEST_CASE("logits: the same bits in every page size, layout, stride and order of
   }
 }
 
-TEST_CASE("logits: the same bits alone and in any batch", "[logits_invariance]") {
+TEST_CASE("logits: the same bits alone and in any batch", "[logits_invariance][class_N]") {
   for (const int head_dim : {64, 128, 256}) {
     for (const auto& [num_heads, next_n] :
          {std::pair{64, 1}, std::pair{16, 1}, std::pair{64, 4}, std::pair{128, 8}}) {
@@ -108,7 +108,7 @@ TEST_CASE("logits: the same bits alone and in any batch", "[logits_invariance]")
 
 // q, weights and K of row n do not depend on the number of rows, so its bits must not either:
 // speculative decoding must not change what the model sees.
-TEST_CASE("logits: the same bits for any number of rows", "[logits_invariance]") {
+TEST_CASE("logits: the same bits for any number of rows", "[logits_invariance][class_G]") {
   for (const int head_dim : {64, 128, 256}) {
     for (const int num_heads : {16, 32, 64, 128}) {
       test_case test = random_case(head_dim, num_heads, 8);
@@ -147,14 +147,14 @@ void check_repetitions(int count) {
   }
 }
 
-TEST_CASE("logits: launches repeat bit by bit", "[logits_invariance]") {
+TEST_CASE("logits: launches repeat bit by bit", "[logits_invariance][class_L]") {
   check_repetitions(is_emulated() ? 3 : 200);
 }
-TEST_CASE("logits: 200 launches repeat bit by bit", "[logits_invariance][.long]") {
+TEST_CASE("logits: 200 launches repeat bit by bit", "[logits_invariance][.long][class_L]") {
   check_repetitions(200);
 }
 
-TEST_CASE("logits: NaN in a live token changes no other column", "[logits_invariance]") {
+TEST_CASE("logits: NaN in a live token changes no other column", "[logits_invariance][class_F]") {
   for_each_format([&](kindex::fp8_format format) {
     for (const page_geometry geometry : all_page_geometries()) {
       for (const int head_dim : {64, 128, 256}) {
@@ -175,7 +175,8 @@ TEST_CASE("logits: NaN in a live token changes no other column", "[logits_invari
   });
 }
 
-TEST_CASE("logits: a shorter step into the buffer of a longer one", "[logits_invariance]") {
+TEST_CASE("logits: a shorter step into the buffer of a longer one",
+          "[logits_invariance][class_F]") {
   for (const fill filling : {fill::none, fill::neg_infinity}) {
     test_case test;
     test.lens = {2000};
@@ -195,7 +196,7 @@ TEST_CASE("logits: a shorter step into the buffer of a longer one", "[logits_inv
   }
 }
 
-TEST_CASE("logits: two caches of different kinds in turn", "[logits_invariance]") {
+TEST_CASE("logits: two caches of different kinds in turn", "[logits_invariance][class_S]") {
   std::vector<std::unique_ptr<logits_problem>> problems;
   for (const auto& [page_size, layout, gap, head_dim] :
        {std::tuple{64, page_layout::preshuffled, page_gap::none, 128},
@@ -220,7 +221,7 @@ TEST_CASE("logits: two caches of different kinds in turn", "[logits_invariance]"
 }
 
 // Lengths on and beside the points where work is divided, all in one batch.
-TEST_CASE("logits: lengths around split points", "[logits_invariance]") {
+TEST_CASE("logits: lengths around split points", "[logits_invariance][class_R]") {
   for (const auto& [num_heads, next_n] : {std::pair{64, 1}, std::pair{16, 2}}) {
     test_case test;
     test.num_heads = num_heads;
@@ -237,7 +238,8 @@ TEST_CASE("logits: lengths around split points", "[logits_invariance]") {
   }
 }
 
-TEST_CASE("logits: one very long sequence among short ones", "[logits_invariance]") {
+TEST_CASE("logits: one very long sequence among short ones",
+          "[logits_invariance][class_O][class_R]") {
   test_case test;
   test.num_heads = 16;
   test.head_dim = 64;
@@ -251,7 +253,8 @@ TEST_CASE("logits: one very long sequence among short ones", "[logits_invariance
 }
 
 // With few waves each one walks over many pages: past every refill of its page ids.
-TEST_CASE("logits: one wave over many pages and sequences", "[logits_invariance]") {
+TEST_CASE("logits: one wave over many pages and sequences",
+          "[logits_invariance][class_B][class_R]") {
   const pretend_compute_units units(1);
   for (const page_geometry geometry : all_page_geometries()) {
     for (const int next_n : {1, 2}) {
@@ -273,7 +276,7 @@ TEST_CASE("logits: one wave over many pages and sequences", "[logits_invariance]
   }
 }
 
-TEST_CASE("logits: long batches with many heads", "[logits_invariance][.long]") {
+TEST_CASE("logits: long batches with many heads", "[logits_invariance][.long][class_L][class_R]") {
   for (const int num_heads : {16, 32, 64, 128}) {
     for (const page_geometry geometry : all_page_geometries()) {
       test_case test;

@@ -27,7 +27,7 @@ void check_far_pages(test_case test, const std::vector<std::int32_t>& page_ids,
   CHECK(problem.launch_and_check() == "");
 }
 
-TEST_CASE("logits: contiguous caches across 2, 4 and 8 GiB", "[logits_large]") {
+TEST_CASE("logits: contiguous caches across 2, 4 and 8 GiB", "[logits_large][class_A]") {
   for (const int power : {31, 32, 33}) {
     for (const page_geometry geometry : all_page_geometries()) {
       // The run-time page sizes are one kernel; one of them is enough here.
@@ -50,7 +50,7 @@ TEST_CASE("logits: contiguous caches across 2, 4 and 8 GiB", "[logits_large]") {
   }
 }
 
-TEST_CASE("logits: other head dimensions across 4 GiB", "[logits_large]") {
+TEST_CASE("logits: other head dimensions across 4 GiB", "[logits_large][class_A]") {
   for (const int head_dim : {64, 256}) {
     for (const page_layout layout : {page_layout::plain, page_layout::preshuffled}) {
       for (const int page_size : {48, 64}) {
@@ -66,7 +66,7 @@ TEST_CASE("logits: other head dimensions across 4 GiB", "[logits_large]") {
   }
 }
 
-TEST_CASE("logits: a page stride of many layers", "[logits_large]") {
+TEST_CASE("logits: a page stride of many layers", "[logits_large][class_A][class_K]") {
   for (const page_geometry geometry : all_page_geometries()) {
     if (kindex::page_payload_bytes(geometry.page_size, 128) > 1002240) continue;
     test_case test;
@@ -82,7 +82,7 @@ TEST_CASE("logits: a page stride of many layers", "[logits_large]") {
 
 // Rows of 2^20 columns: row 512 begins at 2^31 bytes, row 1024 at 2^32, row 2048 at 2^31 elements.
 // Only the windows in use are ever touched.
-TEST_CASE("logits: rows beyond 2^31 and 2^32 bytes and 2^31 elements", "[logits_large]") {
+TEST_CASE("logits: rows beyond 2^31 and 2^32 bytes and 2^31 elements", "[logits_large][class_A]") {
   constexpr std::int64_t width = std::int64_t{1} << 20;
   constexpr std::int64_t rows = 2049;
   constexpr std::int64_t window = 256;
@@ -151,7 +151,8 @@ class far_rows {
   device_memory memory_;
 };
 
-TEST_CASE("logits: strides of q, weights, lengths and table beyond 32 bits", "[logits_large]") {
+TEST_CASE("logits: strides of q, weights, lengths and table beyond 32 bits",
+          "[logits_large][class_A][class_K]") {
   constexpr std::int64_t stride = (std::int64_t{1} << 32) + 64;  // bytes
   for (const auto& [next_n, num_heads] :
        {std::pair{1, 64}, std::pair{1, 32}, std::pair{2, 16}, std::pair{8, 128}}) {
@@ -218,7 +219,7 @@ TEST_CASE("logits: strides of q, weights, lengths and table beyond 32 bits", "[l
   }
 }
 
-TEST_CASE("logits: K is read once for all rows of a sequence", "[logits_large]") {
+TEST_CASE("logits: K is read once for all rows of a sequence", "[logits_large][class_O]") {
   for (const page_geometry geometry : all_page_geometries()) {
     for (const int head_dim : {64, 128, 256}) {
       std::int64_t one_row = 0;
@@ -263,7 +264,7 @@ std::int64_t instructions(const test_case& test) {
   return work.instructions;
 }
 
-TEST_CASE("logits: work does not grow with the width or the table", "[logits_large]") {
+TEST_CASE("logits: work does not grow with the width or the table", "[logits_large][class_O]") {
   const pretend_compute_units units(4);
   for (const auto& [next_n, num_heads] : {std::pair{1, 64}, std::pair{2, 64}}) {
     test_case test;
@@ -282,7 +283,7 @@ TEST_CASE("logits: work does not grow with the width or the table", "[logits_lar
   }
 }
 
-TEST_CASE("logits: work goes with the tokens, not with the batch", "[logits_large]") {
+TEST_CASE("logits: work goes with the tokens, not with the batch", "[logits_large][class_O]") {
   const pretend_compute_units units(4);
   std::int64_t least = 0;
   std::int64_t most = 0;
@@ -300,7 +301,8 @@ TEST_CASE("logits: work goes with the tokens, not with the batch", "[logits_larg
   CHECK(most <= 2 * least);
 }
 
-TEST_CASE("logits: pages of one token cost little more than pages of 64", "[logits_large]") {
+TEST_CASE("logits: pages of one token cost little more than pages of 64",
+          "[logits_large][class_O]") {
   const pretend_compute_units units(4);
   test_case test;
   test.lens = std::vector<std::int32_t>(16, 1000);

@@ -41,7 +41,7 @@ test_case small_case() {
   return test;
 }
 
-TEST_CASE("typed logits: a Config runs what it names", "[logits_typed]") {
+TEST_CASE("typed logits: a Config runs what it names", "[logits_typed][class_N]") {
   if (native_format() != format) SKIP("built for the other fp8 format");
   logits_problem problem(small_case());
   problem.logits().reset();
@@ -51,7 +51,7 @@ TEST_CASE("typed logits: a Config runs what it names", "[logits_typed]") {
 }
 
 TEST_CASE("typed logits: other caches and shapes are refused, nothing is written",
-          "[logits_typed]") {
+          "[logits_typed][class_B][class_I][class_N]") {
   if (native_format() != format) SKIP("built for the other fp8 format");
   logits_problem problem(small_case());
   const auto refused = [&](auto change) {
@@ -75,7 +75,7 @@ TEST_CASE("typed logits: other caches and shapes are refused, nothing is written
   refused([](paged_mqa_logits_params& params) { params.num_heads = 16; });
 }
 
-TEST_CASE("typed logits: a typed view replaces the params' own cache", "[logits_typed]") {
+TEST_CASE("typed logits: a typed view replaces the params' own cache", "[logits_typed][class_S]") {
   if (native_format() != format) SKIP("built for the other fp8 format");
   logits_problem problem(small_case());
   paged_mqa_logits_params params = problem.params();

@@ -35,7 +35,8 @@ void for_each_option(store_case test, Body&& body) {
 
 }  // namespace
 
-TEST_CASE("store: every geometry, head_dim, input type and option", "[store]") {
+TEST_CASE("store: every geometry, head_dim, input type and option",
+          "[store][class_B][class_J][class_N]") {
   for_each_format([](fp8_format format) {
     std::uint64_t seed = 1;
     for (const page_geometry& geometry : all_page_geometries()) {
@@ -61,7 +62,7 @@ TEST_CASE("store: every geometry, head_dim, input type and option", "[store]") {
   });
 }
 
-TEST_CASE("store: numbers of tokens around waves and blocks", "[store]") {
+TEST_CASE("store: numbers of tokens around waves and blocks", "[store][class_J][class_P]") {
   for (const int head_dim : {64, 128, 256}) {
     for (const int num_tokens : {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129}) {
       store_case test;
@@ -76,7 +77,7 @@ TEST_CASE("store: numbers of tokens around waves and blocks", "[store]") {
   }
 }
 
-TEST_CASE("store: as a captured graph", "[store]") {
+TEST_CASE("store: as a captured graph", "[store][class_M]") {
   for (const launcher& how : launchers()) {
     for (const page_geometry& geometry : all_page_geometries()) {
       store_case test;
@@ -87,7 +88,7 @@ TEST_CASE("store: as a captured graph", "[store]") {
   }
 }
 
-TEST_CASE("store: page strides of engines", "[store]") {
+TEST_CASE("store: page strides of engines", "[store][class_A][class_K]") {
   for (const page_gap gap : {page_gap::plus_64, page_gap::twice, page_gap::many_layers}) {
     for (const page_geometry& geometry : all_page_geometries()) {
       // A stride of this size for each token of a page of one is nothing that exists.

@@ -53,7 +53,7 @@ std::string store_to_pages(const big_cache& big, std::int64_t num_pages,
 
 }  // namespace
 
-TEST_CASE("store: pages around 2^31, 2^32 and 2^33 bytes", "[store_addresses]") {
+TEST_CASE("store: pages around 2^31, 2^32 and 2^33 bytes", "[store_addresses][class_A]") {
   const big_cache caches[] = {
       {{64, page_layout::preshuffled}, 128, 0},
       {{64, page_layout::plain}, 128, 0},
@@ -76,19 +76,20 @@ TEST_CASE("store: pages around 2^31, 2^32 and 2^33 bytes", "[store_addresses]") 
   }
 }
 
-TEST_CASE("store: pages of an engine that packs its layers", "[store_addresses]") {
+TEST_CASE("store: pages of an engine that packs its layers",
+          "[store_addresses][class_A][class_K]") {
   const big_cache packed = {{64, page_layout::preshuffled}, 128, 1002240};
   CHECK(store_to_pages(packed, 2200, {2143, 0, 2199, 2142}, true) == "");
   CHECK(store_to_pages(packed, 2200, {2143, 0, 2199, 2142}, false) == "");
 }
 
-TEST_CASE("store: slot 16268867", "[store_addresses]") {
+TEST_CASE("store: slot 16268867", "[store_addresses][class_A]") {
   // Token by token this is 2^31 bytes into the cache.
   CHECK(store_to_pages({{1, page_layout::plain}, 128, 0}, 16268870, {16268867, 0}, false) == "");
   CHECK(store_to_pages({{64, page_layout::plain}, 128, 0}, 254203, {16268867 / 64, 0}, true) == "");
 }
 
-TEST_CASE("store: slots beyond 2^31", "[store_addresses]") {
+TEST_CASE("store: slots beyond 2^31", "[store_addresses][class_A]") {
   if (!is_emulated()) SKIP("needs 150 GB of device memory");
   const std::int64_t across = (std::int64_t{1} << 31) / 64;
   CHECK(store_to_pages({{64, page_layout::preshuffled}, 64, 0}, across + 5,
@@ -100,7 +101,7 @@ TEST_CASE("store: slots beyond 2^31", "[store_addresses]") {
                        {across_48 + 4, 0, across_48 - 1, across_48}, true) == "");
 }
 
-TEST_CASE("store: rows of k beyond 2^32 bytes", "[store_addresses]") {
+TEST_CASE("store: rows of k beyond 2^32 bytes", "[store_addresses][class_A]") {
   for (const element_type type : {element_type::bf16, element_type::fp32}) {
     CAPTURE(kindex::to_string(type));
     // Aligned rows and others: two ways to load them.
@@ -142,7 +143,7 @@ TEST_CASE("store: rows of k beyond 2^32 bytes", "[store_addresses]") {
   }
 }
 
-TEST_CASE("store: 65537 tokens", "[store_addresses]") {
+TEST_CASE("store: 65537 tokens", "[store_addresses][class_A]") {
   random_stream random(4);
   paged_cache cache(64, 128, page_layout::preshuffled, native_format(), 1030, 0,
                     placement::guarded);
@@ -156,7 +157,7 @@ TEST_CASE("store: 65537 tokens", "[store_addresses]") {
   CHECK(store_and_compare(cache, {}, k, slots, launchers().front()) == "");
 }
 
-TEST_CASE("store: 1048577 tokens, most of them in no slot", "[store_addresses]") {
+TEST_CASE("store: 1048577 tokens, most of them in no slot", "[store_addresses][class_A][class_D]") {
   constexpr std::int64_t rows = 1048577;
   const device_memory memory(static_cast<std::size_t>(rows) * 256);
   paged_cache cache(64, 128, page_layout::preshuffled, native_format(), 3, 0, placement::guarded);

@@ -142,7 +142,7 @@ void all_finite_up_to(float most, ToFloat to_float, std::vector<std::uint32_t>& 
 
 }  // namespace
 
-TEST_CASE("store: every finite bf16 becomes the nearest fp8", "[store_bytes]") {
+TEST_CASE("store: every finite bf16 becomes the nearest fp8", "[store_bytes][class_H][class_I]") {
   for_each_format([](fp8_format format) {
     std::vector<std::uint32_t> bits;
     std::vector<float> values;
@@ -157,7 +157,7 @@ TEST_CASE("store: every finite bf16 becomes the nearest fp8", "[store_bytes]") {
   });
 }
 
-TEST_CASE("store: every finite fp16 becomes the nearest fp8", "[store_bytes]") {
+TEST_CASE("store: every finite fp16 becomes the nearest fp8", "[store_bytes][class_H][class_I]") {
   // The value of a half from its definition.
   const auto half = [](std::uint16_t b) {
     const int exponent = b >> 10 & 31;
@@ -178,7 +178,7 @@ TEST_CASE("store: every finite fp16 becomes the nearest fp8", "[store_bytes]") {
   });
 }
 
-TEST_CASE("store: fp32 values beside every rounding boundary", "[store_bytes]") {
+TEST_CASE("store: fp32 values beside every rounding boundary", "[store_bytes][class_H]") {
   for_each_format([](fp8_format format) {
     std::vector<float> quant_maxima = {default_max(format)};
     if (format == fp8_format::e4m3fnuz) quant_maxima.push_back(224);
@@ -205,7 +205,7 @@ TEST_CASE("store: fp32 values beside every rounding boundary", "[store_bytes]") 
   });
 }
 
-TEST_CASE("store: each byte of a page is where the layout has it", "[store_bytes]") {
+TEST_CASE("store: each byte of a page is where the layout has it", "[store_bytes][class_B]") {
   // With element 127 = FMAX the scale is 1, and values that fp8 has come out as their bytes. The
   // pair (byte of this chunk, byte of its place in the chunk) tells (t%16, d/16, d%16) apart.
   for_each_format([](fp8_format format) {
@@ -257,7 +257,7 @@ TEST_CASE("store: each byte of a page is where the layout has it", "[store_bytes
   });
 }
 
-TEST_CASE("store: scales to the bit", "[store_bytes]") {
+TEST_CASE("store: scales to the bit", "[store_bytes][class_J]") {
   struct row {
     float quant_max, amax;
     std::uint32_t bits;
@@ -289,7 +289,7 @@ TEST_CASE("store: scales to the bit", "[store_bytes]") {
   });
 }
 
-TEST_CASE("store: scales are correctly rounded quotients", "[store_bytes]") {
+TEST_CASE("store: scales are correctly rounded quotients", "[store_bytes][class_J]") {
   // amax of any mantissa and any exponent from the floor to the largest float.
   for_each_format([](fp8_format format) {
     random_stream random(12);
@@ -321,7 +321,7 @@ TEST_CASE("store: scales are correctly rounded quotients", "[store_bytes]") {
   });
 }
 
-TEST_CASE("store: quotients that fall on rounding boundaries", "[store_bytes]") {
+TEST_CASE("store: quotients that fall on rounding boundaries", "[store_bytes][class_H][class_J]") {
   // Elements at scale * midpoint, give or take one bit: the byte tells whether reciprocal, product
   // and quotient were rounded correctly.
   for_each_format([](fp8_format format) {
@@ -363,7 +363,7 @@ TEST_CASE("store: quotients that fall on rounding boundaries", "[store_bytes]") 
   });
 }
 
-TEST_CASE("store: ue8m0 around powers of two", "[store_bytes]") {
+TEST_CASE("store: ue8m0 around powers of two", "[store_bytes][class_J]") {
   for_each_format([](fp8_format format) {
     std::vector<float> quant_maxima = {default_max(format)};
     if (format == fp8_format::e4m3fnuz) quant_maxima.push_back(224);
@@ -390,7 +390,7 @@ TEST_CASE("store: ue8m0 around powers of two", "[store_bytes]") {
   });
 }
 
-TEST_CASE("store: reciprocal and exact division differ now and then", "[store_bytes]") {
+TEST_CASE("store: reciprocal and exact division differ now and then", "[store_bytes][class_H]") {
   struct row {
     fp8_format format;
     float quant_max, amax, value;
@@ -426,7 +426,7 @@ TEST_CASE("store: reciprocal and exact division differ now and then", "[store_by
   });
 }
 
-TEST_CASE("store: values that are not finite", "[store_bytes]") {
+TEST_CASE("store: values that are not finite", "[store_bytes][class_F][class_J]") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for_each_format([&](fp8_format format) {
     const bool fnuz = format == fp8_format::e4m3fnuz;
@@ -467,7 +467,8 @@ TEST_CASE("store: values that are not finite", "[store_bytes]") {
   });
 }
 
-TEST_CASE("store: one value that is not finite, alone in its wave", "[store_bytes]") {
+TEST_CASE("store: one value that is not finite, alone in its wave",
+          "[store_bytes][class_J][class_P]") {
   // The kernel may look at a whole wave before it picks its way.
   const float values[] = {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()};
   for_each_format([&](fp8_format format) {
@@ -490,7 +491,8 @@ TEST_CASE("store: one value that is not finite, alone in its wave", "[store_byte
   });
 }
 
-TEST_CASE("store: no input makes a NaN byte or a scale that is not finite", "[store_bytes]") {
+TEST_CASE("store: no input makes a NaN byte or a scale that is not finite",
+          "[store_bytes][class_F][class_J]") {
   for_each_format([](fp8_format format) {
     random_stream random(7);
     for (const element_type type : {element_type::bf16, element_type::fp16, element_type::fp32}) {
@@ -516,7 +518,7 @@ TEST_CASE("store: no input makes a NaN byte or a scale that is not finite", "[st
   });
 }
 
-TEST_CASE("store: the two groups of 256 dims have their own scales", "[store_bytes]") {
+TEST_CASE("store: the two groups of 256 dims have their own scales", "[store_bytes][class_J]") {
   for_each_format([](fp8_format format) {
     const float most = default_max(format);
     k_matrix k(element_type::bf16, 3, 256);
@@ -540,7 +542,7 @@ TEST_CASE("store: the two groups of 256 dims have their own scales", "[store_byt
   });
 }
 
-TEST_CASE("store: 64 dims are one group", "[store_bytes]") {
+TEST_CASE("store: 64 dims are one group", "[store_bytes][class_J]") {
   k_matrix k(element_type::fp16, 2, 64);
   k.fill_row(0, 1);
   k.fill_row(1, 1);

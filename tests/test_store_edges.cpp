@@ -41,7 +41,7 @@ std::string store_at(const std::vector<std::int64_t>& slots, bool int64 = true,
 
 }  // namespace
 
-TEST_CASE("store: slots that are none", "[store_edges]") {
+TEST_CASE("store: slots that are none", "[store_edges][class_D]") {
   for (const int page_size : {1, 16, 48, 64}) {
     CAPTURE(page_size);
     const std::int64_t capacity = 192;
@@ -62,7 +62,7 @@ TEST_CASE("store: slots that are none", "[store_edges]") {
   }
 }
 
-TEST_CASE("store: rows of skipped tokens are not read", "[store_edges]") {
+TEST_CASE("store: rows of skipped tokens are not read", "[store_edges][class_C][class_D]") {
   // Rows 0 and 2.. lie outside k's allocation: two rows of memory for the six that are claimed.
   if (!is_emulated()) SKIP("on a GPU the memory around a buffer may be mapped");
   paged_cache cache(64, 128, page_layout::preshuffled, native_format(), 3, 0, placement::guarded);
@@ -80,7 +80,7 @@ TEST_CASE("store: rows of skipped tokens are not read", "[store_edges]") {
   CHECK(cache.compare_with_device() == "");
 }
 
-TEST_CASE("store: the shorter of rows and slots counts", "[store_edges]") {
+TEST_CASE("store: the shorter of rows and slots counts", "[store_edges][class_C]") {
   for (const std::size_t num_slots : {1, 5, 9, 64, 65}) {
     for (const std::int64_t num_rows : {1, 5, 9, 64, 65}) {
       CAPTURE(num_slots, num_rows);
@@ -93,7 +93,7 @@ TEST_CASE("store: the shorter of rows and slots counts", "[store_edges]") {
   }
 }
 
-TEST_CASE("store: no work", "[store_edges]") {
+TEST_CASE("store: no work", "[store_edges][class_E]") {
   for (const launcher& how : launchers()) {
     CAPTURE(how.name);
     paged_cache cache(64, 128, page_layout::preshuffled, native_format(), 2, 0, placement::guarded);
@@ -118,7 +118,7 @@ TEST_CASE("store: no work", "[store_edges]") {
   }
 }
 
-TEST_CASE("store: two tokens with one slot", "[store_edges]") {
+TEST_CASE("store: two tokens with one slot", "[store_edges][class_L]") {
   // Neighbours in one wave, and far apart. Either wins, for each unit of 16 bytes and for the
   // scale: a GPU may let one token win the bytes and the other the scale. Nothing else is
   // disturbed.
@@ -161,7 +161,7 @@ TEST_CASE("store: two tokens with one slot", "[store_edges]") {
   }
 }
 
-TEST_CASE("store: a slice of a wider tensor", "[store_edges]") {
+TEST_CASE("store: a slice of a wider tensor", "[store_edges][class_K]") {
   // Columns 3..130 of a [T, 192] tensor, and others: every alignment that an element can have.
   for (const element_type type : {element_type::bf16, element_type::fp16, element_type::fp32}) {
     for (const int head_dim : {64, 128, 256}) {
@@ -180,7 +180,7 @@ TEST_CASE("store: a slice of a wider tensor", "[store_edges]") {
   }
 }
 
-TEST_CASE("store: the last row ends where its memory ends", "[store_edges]") {
+TEST_CASE("store: the last row ends where its memory ends", "[store_edges][class_C]") {
   // k_matrix and slot_list end with their last element; so may the base of k be anywhere.
   for (const int num_tokens : {1, 2, 3, 31, 33}) {
     for (const int lead : {0, 1, 8}) {
@@ -194,7 +194,8 @@ TEST_CASE("store: the last row ends where its memory ends", "[store_edges]") {
   }
 }
 
-TEST_CASE("store: rows with NaN and Inf beside skipped tokens", "[store_edges]") {
+TEST_CASE("store: rows with NaN and Inf beside skipped tokens",
+          "[store_edges][class_D][class_J][class_P]") {
   // Lanes of one wave part twice: where the slot is none, and where a row is not finite.
   const float infinity = std::numeric_limits<float>::infinity();
   for (const int head_dim : {64, 128, 256}) {
@@ -220,7 +221,7 @@ TEST_CASE("store: rows with NaN and Inf beside skipped tokens", "[store_edges]")
   }
 }
 
-TEST_CASE("store: two caches in turn", "[store_edges]") {
+TEST_CASE("store: two caches in turn", "[store_edges][class_S]") {
   // Other page sizes, layouts, strides and dims, token by token.
   paged_cache first(64, 128, page_layout::preshuffled, native_format(), 3, 64 * 132 + 64,
                     placement::guarded);
@@ -244,7 +245,7 @@ TEST_CASE("store: two caches in turn", "[store_edges]") {
   for (paged_cache* cache : caches) CHECK(cache->compare_with_device() == "");
 }
 
-TEST_CASE("store: one graph serves other slots and rows", "[store_edges]") {
+TEST_CASE("store: one graph serves other slots and rows", "[store_edges][class_M]") {
   if (!can_capture()) SKIP("the runtime cannot capture");
   paged_cache cache(64, 128, page_layout::preshuffled, native_format(), 4, 0, placement::guarded);
   cache.upload();
@@ -279,7 +280,8 @@ TEST_CASE("store: one graph serves other slots and rows", "[store_edges]") {
   }
 }
 
-TEST_CASE("store: nothing is read or written twice, nothing without need", "[store_edges]") {
+TEST_CASE("store: nothing is read or written twice, nothing without need",
+          "[store_edges][class_C][class_O]") {
   paged_cache cache(64, 128, page_layout::preshuffled, native_format(), 2, 0, placement::guarded);
   cache.upload();
   k_matrix k = any_rows(70);
@@ -302,7 +304,7 @@ TEST_CASE("store: nothing is read or written twice, nothing without need", "[sto
   CHECK(k_traffic.bytes_loaded() == 60 * 256);
 }
 
-TEST_CASE("store: refused calls write nothing", "[store_edges]") {
+TEST_CASE("store: refused calls write nothing", "[store_edges][class_I][class_N]") {
   paged_cache cache(64, 128, page_layout::preshuffled, native_format(), 2, 0, placement::guarded);
   cache.upload();
   k_matrix k = any_rows(3);

@@ -96,12 +96,12 @@ void check_diagonal() {
 }  // namespace
 
 TEST_CASE("typed calls: writer and reader of one layout agree, others are refused",
-          "[store_typed]") {
+          "[store_typed][class_B]") {
   check_diagonal<plain_64, preshuffled_64>();
   check_diagonal<preshuffled_64, plain_64>();
 }
 
-TEST_CASE("typed calls: other disagreements are refused", "[store_typed]") {
+TEST_CASE("typed calls: other disagreements are refused", "[store_typed][class_I][class_N]") {
   if (native_format() != format) SKIP("built for the other fp8 format");
   fixture test(page_layout::preshuffled);
   const auto status = [&](auto change) {
@@ -125,7 +125,7 @@ TEST_CASE("typed calls: other disagreements are refused", "[store_typed]") {
   CHECK(test.cache.compare_with_device() == "");
 }
 
-TEST_CASE("typed calls: a typed view replaces the params' own cache", "[store_typed]") {
+TEST_CASE("typed calls: a typed view replaces the params' own cache", "[store_typed][class_S]") {
   if (native_format() != format) SKIP("built for the other fp8 format");
   fixture test(page_layout::preshuffled);
   kindex::typed_cache_view<preshuffled_64> typed;

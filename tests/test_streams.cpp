@@ -30,7 +30,7 @@ std::vector<std::unique_ptr<logits_problem>> different_problems() {
   return problems;
 }
 
-TEST_CASE("streams: launches on several streams do not see one another", "[streams]") {
+TEST_CASE("streams: launches on several streams do not see one another", "[streams][class_L]") {
   const std::vector<std::unique_ptr<logits_problem>> problems = different_problems();
   std::vector<std::unique_ptr<device_stream>> streams;
   for (std::size_t i = 0; i < problems.size(); ++i) {
@@ -52,7 +52,7 @@ TEST_CASE("streams: launches on several streams do not see one another", "[strea
   }
 }
 
-TEST_CASE("streams: several threads launch at once", "[streams]") {
+TEST_CASE("streams: several threads launch at once", "[streams][class_L]") {
   const std::vector<std::unique_ptr<logits_problem>> problems = different_problems();
   std::vector<std::string> reports(problems.size());
   std::vector<std::thread> threads;
