@@ -128,7 +128,7 @@ KINDEX_DEVICE float quantise_unit(const Args& args,
 
 /// Loads the 16 elements that start at an address; on AMD every address will do.
 template <class Config, class Args>
-KINDEX_DEVICE unit_of_elements<Config::k_type> load_unit_of_k(const Args& args,
+KINDEX_DEVICE unit_of_elements<Config::k_type> load_unit_of_k([[maybe_unused]] const Args& args,
                                                               const char* address) {
 #if KINDEX_PLATFORM_NVIDIA
   if (args.k_is_aligned) return load_elements<Config::k_type, 16>(address);
