@@ -9,15 +9,19 @@
 
 // Compilers -------------------------------------------------------------------------------------
 /// 1 while a compiler that understands __global__ reads the file (HIP clang or nvcc), host or
-/// device pass.
-#if defined(__HIP__) || defined(__CUDACC__)
+/// device pass. Nvcc's macro is split in two: PyTorch's hipify, which rewrites the headers of an
+/// AMD extension, would make HIP's of it, and changed copies of all of kindex.
+#if defined(__HIP__) || defined(__CUDA\
+CC__)
 #define KINDEX_DEVICE_COMPILER 1
+// For hipify as well: it adds this line to a header that says __global__ and lacks it.
+#include <hip/hip_runtime.h>
 #else
 #define KINDEX_DEVICE_COMPILER 0
 #endif
 
 /// 1 where HIP's NVIDIA platform is in use: nvcc, and C++ compilers that are told as HIP wants it.
-#if defined(__CUDACC__) || defined(__HIP_PLATFORM_NVIDIA__)
+#if defined(__NVCC__) || defined(__HIP_PLATFORM_NVIDIA__)
 #define KINDEX_PLATFORM_NVIDIA 1
 #else
 #define KINDEX_PLATFORM_NVIDIA 0
