@@ -74,8 +74,8 @@ struct cache_view {
       0;               ///< from page to page; >= payload, multiple of 16 (4 at page_size 1)
   int page_size = 64;  ///< tokens in a page: a multiple of 16; 1 in the plain layout
   int head_dim = 128;  ///< D: 64, 128 or 256
-  page_layout layout = page_layout::preshuffled;
-  fp8_format format = fp8_format::e4m3fnuz;
+  page_layout layout = page_layout::preshuffled;  ///< order of the K bytes in a page
+  fp8_format format = fp8_format::e4m3fnuz;       ///< of the K bytes; must be the device's
 };
 
 /// What a kernel knows of a cache at compile time. PageSize 0 means: at run time, a multiple of 16.
@@ -87,11 +87,11 @@ struct cache_geometry {
   static_assert(PageSize >= 0, "kindex: page_size must not be negative");
   static_assert(HeadDim == 64 || HeadDim == 128 || HeadDim == 256,
                 "kindex: head_dim must be 64, 128 or 256");
-  static constexpr int page_size = PageSize;
-  static constexpr page_layout layout = Layout;
-  static constexpr fp8_format format = Format;
-  static constexpr int head_dim = HeadDim;
-  static constexpr int num_scales = scales_per_token(HeadDim);
+  static constexpr int page_size = PageSize;                    ///< tokens; 0: at run time
+  static constexpr page_layout layout = Layout;                 ///< as in cache_view
+  static constexpr fp8_format format = Format;                  ///< as in cache_view
+  static constexpr int head_dim = HeadDim;                      ///< D
+  static constexpr int num_scales = scales_per_token(HeadDim);  ///< of one token
 
   /// The format never reaches the machine code: conversions and matrix instructions read bytes as
   /// the hardware does, and launchers refuse a device whose format is not the cache's. Kernels are
@@ -111,12 +111,13 @@ template <class Geometry>
 struct typed_cache_view {
   static_assert(Geometry::page_size != 0,
                 "kindex: a typed view needs its page size at compile time");
-  using geometry = Geometry;
+  using geometry = Geometry;        ///< the cache_geometry
   void* data = nullptr;             ///< as in cache_view
   std::int64_t num_pages = 0;       ///< as in cache_view
   std::int64_t page_stride_bytes =  ///< as in cache_view; the payload unless set
       page_payload_bytes(Geometry::page_size, Geometry::head_dim);
 
+  /// The same view for calls that take any geometry.
   constexpr operator cache_view() const {
     return {data,
             num_pages,

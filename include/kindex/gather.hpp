@@ -27,10 +27,12 @@ KINDEX_NAMESPACE_BEGIN
 /// What the gather kernel knows at compile time.
 template <class Geometry>
 struct gather_config {
-  using geometry = Geometry;
+  using geometry = Geometry;  ///< of the cache that it reads
+  /// What the kernel is instantiated for.
   using kernel_config = gather_config<typename Geometry::any_format>;
-  static constexpr int block_size = 256;
-  static constexpr int tokens_per_block = block_size;
+  static constexpr int block_size = 256;               ///< threads of a block
+  static constexpr int tokens_per_block = block_size;  ///< output rows of a block
+  /// Lanes that move one row, 16 dims each.
   static constexpr int lanes_per_token = Geometry::head_dim / detail::unit_bytes;
 };
 

@@ -44,9 +44,12 @@ template <class Geometry, query_source Query, int Heads>
 struct paged_mqa_logits_config {
   static_assert(Query != query_source::registers || (Heads > 0 && Heads % 16 == 0),
                 "kindex: q in registers needs its number of heads, a multiple of 16");
-  using geometry = Geometry;
+  using geometry = Geometry;  ///< of the cache that it reads
+  /// What the kernel is instantiated for.
   using kernel_config = paged_mqa_logits_config<typename Geometry::any_format, Query, Heads>;
-  static constexpr query_source query = Query;
+  static constexpr query_source query = Query;  ///< where q stays while K passes by
+  /// gfx9: the number of heads with q in registers, else 0. Hopper: heads of one matrix
+  /// instruction.
   static constexpr int heads = Heads;
   /// gfx9: the register budget. 256 dims take twice the registers for K; pages of one token take
   /// more for addresses than is left beside resident q.

@@ -41,12 +41,15 @@ enum class quant_division : std::uint8_t {
 
 /// Slot ids `[n]`: int32 or int64, told apart by the pointer's type.
 struct slot_array {
-  const void* data = nullptr;
-  bool is_int64 = true;
+  const void* data = nullptr;  ///< the first slot
+  bool is_int64 = true;        ///< else int32
 
   constexpr slot_array() = default;
+  /// No slots.
   constexpr slot_array(std::nullptr_t) {}
+  /// Slots of 64 bits.
   constexpr slot_array(const std::int64_t* slots) : data(slots), is_int64(true) {}
+  /// Slots of 32 bits.
   constexpr slot_array(const std::int32_t* slots) : data(slots), is_int64(false) {}
 };
 
@@ -56,14 +59,14 @@ struct slot_array {
 struct store_params {
   cache_view cache;         ///< written
   const void* k = nullptr;  ///< [num_tokens, D] of k_type; base aligned to its element
-  element_type k_type = element_type::bf16;
-  std::int64_t k_row_stride = 0;  ///< elements, >= D
-  std::int64_t num_tokens = 0;    ///< rows of k
-  slot_array slots;               ///< [num_slots]; slot = page * P + t; outside the cache: skipped
-  std::int64_t num_slots = 0;     ///< min(num_tokens, num_slots) tokens are stored
-  float quant_max = 0;            ///< FMAX; 0 = the format's maximum; 224 selectable for fnuz
-  scale_rounding rounding = scale_rounding::none;
-  quant_division division = quant_division::reciprocal;
+  element_type k_type = element_type::bf16;  ///< element of k
+  std::int64_t k_row_stride = 0;             ///< elements, >= D
+  std::int64_t num_tokens = 0;               ///< rows of k
+  slot_array slots;            ///< [num_slots]; slot = page * P + t; outside the cache: skipped
+  std::int64_t num_slots = 0;  ///< min(num_tokens, num_slots) tokens are stored
+  float quant_max = 0;         ///< FMAX; 0 = the format's maximum; 224 selectable for fnuz
+  scale_rounding rounding = scale_rounding::none;        ///< of the stored scale
+  quant_division division = quant_division::reciprocal;  ///< of values by their scale
 };
 
 /// Gather: pages to contiguous K bytes and scales.
@@ -105,20 +108,20 @@ struct paged_mqa_logits_params {
   std::int64_t q_head_stride = 0;              ///< likewise, >= D
   const float* weights = nullptr;       ///< [B * N, H]; q's scale and the softmax factors are in it
   std::int64_t weights_row_stride = 0;  ///< >= H
-  const std::int32_t* context_lens = nullptr;  ///< [B] or [B, N], read on the device
-  lens_shape context_lens_shape = lens_shape::per_sequence;
-  std::int64_t context_lens_batch_stride = 1;
-  std::int64_t context_lens_next_n_stride = 0;  ///< per_row only
-  const std::int32_t* block_table = nullptr;    ///< [B, W] page ids
-  std::int64_t block_table_stride = 0;          ///< from row to row, >= W
-  std::int64_t block_table_width = 0;           ///< W
-  float* logits = nullptr;                      ///< [B * N, logits_width]; base 4-byte aligned
-  std::int64_t logits_row_stride = 0;           ///< >= logits_width
-  std::int64_t logits_width = 0;  ///< columns of a row that belong to the caller's output
-  std::int64_t num_seqs = 0;      ///< B
-  std::int64_t next_n = 1;        ///< N
-  std::int64_t num_heads = 64;    ///< H: 8, or a multiple of 16 up to 128
-  kindex::fill fill = kindex::fill::none;
+  const std::int32_t* context_lens = nullptr;                ///< [B] or [B, N], read on the device
+  lens_shape context_lens_shape = lens_shape::per_sequence;  ///< [B] or [B, N]
+  std::int64_t context_lens_batch_stride = 1;                ///< from sequence to sequence
+  std::int64_t context_lens_next_n_stride = 0;               ///< per_row only
+  const std::int32_t* block_table = nullptr;                 ///< [B, W] page ids
+  std::int64_t block_table_stride = 0;                       ///< from row to row, >= W
+  std::int64_t block_table_width = 0;                        ///< W
+  float* logits = nullptr;                 ///< [B * N, logits_width]; base 4-byte aligned
+  std::int64_t logits_row_stride = 0;      ///< >= logits_width
+  std::int64_t logits_width = 0;           ///< columns of a row that belong to the caller's output
+  std::int64_t num_seqs = 0;               ///< B
+  std::int64_t next_n = 1;                 ///< N
+  std::int64_t num_heads = 64;             ///< H: 8, or a multiple of 16 up to 128
+  kindex::fill fill = kindex::fill::none;  ///< of columns that a row does not see
 };
 
 KINDEX_NAMESPACE_END

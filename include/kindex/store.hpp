@@ -28,13 +28,16 @@ KINDEX_NAMESPACE_BEGIN
 /// What the store kernel knows at compile time.
 template <class Geometry, element_type KType>
 struct store_config {
-  using geometry = Geometry;
+  using geometry = Geometry;  ///< of the cache that it writes
+  /// What the kernel is instantiated for.
   using kernel_config = store_config<typename Geometry::any_format, KType>;
-  static constexpr element_type k_type = KType;
-  static constexpr int block_size = 256;
+  static constexpr element_type k_type = KType;  ///< of the rows to store
+  static constexpr int block_size = 256;         ///< threads of a block
+  /// Lanes that quantise one token, 16 dims each.
   static constexpr int lanes_per_token = Geometry::head_dim / detail::unit_bytes;
+  /// Lanes that share a scale.
   static constexpr int lanes_per_group = quant_group(Geometry::head_dim) / detail::unit_bytes;
-  static constexpr int tokens_per_block = block_size / lanes_per_token;
+  static constexpr int tokens_per_block = block_size / lanes_per_token;  ///< rows of a block
   static_assert(block_size % lanes_per_token == 0, "kindex: a block takes whole tokens");
 };
 

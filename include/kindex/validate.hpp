@@ -39,6 +39,7 @@ struct validation {
   /// Empty on success; else one line that names the field and its value.
   char reason[256] = {};
 
+  /// True if the call is taken.
   bool ok() const noexcept { return status == hipSuccess; }
 };
 
