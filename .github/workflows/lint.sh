@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The kindex authors
+# SPDX-License-Identifier: MIT
+
+# .github/workflows/lint.sh [format|tidy|docs]...: all three unless named. Needs clang-format-19,
+# clang-tidy-19, doxygen, cmake and the packages that ./run.sh installs.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+[[ $# -gt 0 ]] || set -- format tidy docs
+failed=0
+
+format() {
+  git ls-files '*.hpp' '*.h' '*.cpp' '*.hip' | xargs clang-format-19 --dry-run --Werror
+}
+
+# The public headers, as a C++ compiler and as the examples see them. Off: checks whose advice the
+# code goes against on purpose (adjacent parameters of one type, narrowing that is meant, pointers
+# from integers of a driver API, short names of a formula).
+tidy() {
+  local checks='-*,clang-analyzer-*,bugprone-*,performance-*,portability-*,misc-definitions-in-headers'
+  checks+=',-bugprone-easily-swappable-parameters,-bugprone-narrowing-conversions'
+  checks+=',-bugprone-implicit-widening-of-multiplication-result,-bugprone-macro-parentheses'
+  checks+=',-performance-no-int-to-ptr,-performance-enum-size,-portability-template-virtual-member-function'
+  checks+=',-clang-analyzer-optin.core.EnumCastOutOfRange,-bugprone-branch-clone'
+  local -a options=(--quiet "--checks=$checks" '--warnings-as-errors=*'
+                    '--header-filter=(include/kindex|examples)/.*')
+  clang-tidy-19 "${options[@]}" include/kindex/{validate,reference}.hpp -- -x c++ -std=c++17 \
+    -Wno-pragma-once-outside-header -D__HIP_PLATFORM_AMD__
+  clang-tidy-19 "${options[@]}" examples/{minimal,graph_capture,migrate}/*.hip -- -x hip \
+    --cuda-host-only --offload-arch=gfx942 -nogpulib -std=c++17 -Iinclude
+}
+
+docs() {
+  mkdir -p build
+  doxygen Doxyfile
+  docs/make_layout_svg.py --check
+  cmake -DREADME=README.md -DEXAMPLE=examples/minimal/minimal.hip -P examples/check_readme.cmake
+}
+
+for step in "$@"; do
+  case $step in
+    format | tidy | docs) ;;
+    *) echo "unknown step \"$step\": it is format, tidy or docs" >&2; exit 2 ;;
+  esac
+  # Not as a condition, or set -e would be off inside.
+  set +e
+  (set -e; "$step")
+  status=$?
+  set -e
+  if [[ $status -eq 0 ]]; then echo "$step: ok"; else echo "$step: FAILED"; failed=1; fi
+done
+exit $failed
