@@ -3,6 +3,7 @@
 //
 // Paged MQA logits: what only a broken kernel showed to be untested (tests/mutation).
 #include <cstdint>
+#include <vector>
 
 #include <kindex/validate.hpp>
 
@@ -57,6 +58,111 @@ TEST_CASE("logits: page ids that are none throughout a wave's work", "[mutants][
       for (std::int64_t i = 0; i * test.page_size < test.lens[0]; ++i) {
         if (i * 7 % 5 < 2) problem.set_table_entry(0, i, static_cast<std::int32_t>(-1 - i));
       }
+      CHECK(problem.launch_and_check() == "");
+    }
+  }
+}
+
+// Three rows 2^30 elements apart: the last begins beyond 2^31 elements as well as bytes.
+template <class T>
+class far_apart {
+ public:
+  far_apart(const std::vector<T>& rows, std::size_t row_elements)
+      : memory_((2 * stride + row_elements) * sizeof(T)) {
+    for (std::size_t row = 0; row < 3; ++row) {
+      check(hipMemcpy(get() + row * stride, rows.data() + row * row_elements,
+                      row_elements * sizeof(T), hipMemcpyHostToDevice),
+            "hipMemcpy");
+    }
+  }
+  T* get() const { return reinterpret_cast<T*>(memory_.get()); }
+
+  static constexpr std::size_t stride = (std::size_t{1} << 30) + 16;
+
+ private:
+  device_memory memory_;
+};
+
+TEST_CASE("logits: rows of table, weights and lengths beyond 2^31 elements",
+          "[mutants][class_A][class_K]") {
+  for (const int page_size : {1, 48, 64}) {
+    test_case test;
+    test.page_size = page_size;
+    test.layout = page_size == 1 ? page_layout::plain : page_layout::preshuffled;
+    test.lens = {70, 65, 133};
+    INFO(test.name());
+    logits_problem problem(test);
+    const auto run_with = [&](const char* what, const kindex::paged_mqa_logits_params& params) {
+      INFO(what);
+      problem.logits().reset();
+      REQUIRE(run_directly([&](hipStream_t stream) { return paged_mqa_logits(params, stream); }) ==
+              hipSuccess);
+      problem.logits().download();
+      CHECK(problem.check() == "");
+    };
+    {
+      kindex::paged_mqa_logits_params params = problem.params();
+      std::vector<std::int32_t> entries;
+      for (std::int64_t b = 0; b < 3; ++b) {
+        for (std::int64_t i = 0; i < params.block_table_width; ++i) {
+          entries.push_back(problem.batch().table.entry(b, i));
+        }
+      }
+      const far_apart<std::int32_t> table(entries,
+                                          static_cast<std::size_t>(params.block_table_width));
+      params.block_table = table.get();
+      params.block_table_stride = far_apart<std::int32_t>::stride;
+      run_with("table", params);
+    }
+    {
+      kindex::paged_mqa_logits_params params = problem.params();
+      const far_apart<float> weights(problem.oracle().weights, 64);
+      params.weights = weights.get();
+      params.weights_row_stride = far_apart<float>::stride;
+      run_with("weights", params);
+    }
+    {
+      kindex::paged_mqa_logits_params params = problem.params();
+      const far_apart<std::int32_t> lens(test.lens, 1);
+      params.context_lens = lens.get();
+      params.context_lens_batch_stride = far_apart<std::int32_t>::stride;
+      run_with("lengths", params);
+    }
+  }
+}
+
+// A column of a [B, N, 3] array.
+TEST_CASE("logits: lengths of rows that are not side by side", "[mutants][class_G][class_K]") {
+  for (const page_geometry geometry : all_page_geometries()) {
+    test_case test;
+    test.page_size = geometry.page_size;
+    test.layout = geometry.layout;
+    test.next_n = 3;
+    test.num_heads = 16;
+    test.lens_shape = kindex::lens_shape::per_row;
+    test.lens_stride = 3;
+    test.lens = {70, 1, 33, 0, 65, 64, 5, 6, 200};
+    INFO(test.name());
+    logits_problem problem(test);
+    CHECK(problem.launch_and_check() == "");
+  }
+}
+
+// A block that leaves one sequence looks for the next a wave's lanes at a time.
+TEST_CASE("logits: as many empty sequences in a row as a wave has lanes",
+          "[mutants][class_E][class_P][class_R]") {
+  const pretend_compute_units units(1);
+  for (const int empty : {31, 32, 33, 63, 64, 65, 127, 128, 129}) {
+    for (const int next_n : {1, 2}) {
+      test_case test;
+      test.next_n = next_n;
+      test.num_heads = next_n == 1 ? 64 : 16;
+      for (int i = 0; i < 6; ++i) {
+        test.lens.push_back(65 + i);
+        test.lens.insert(test.lens.end(), static_cast<std::size_t>(empty), 0);
+      }
+      INFO(empty << " empty sequences, " << next_n << " rows");
+      logits_problem problem(test);
       CHECK(problem.launch_and_check() == "");
     }
   }
