@@ -51,15 +51,19 @@ TEST_CASE("gather: waves whose first row is beyond 2^32 bytes", "[mutants][class
   }
 }
 
-// Waves look at as many sequences at once as they have lanes, in steps: here the last sequence, in
-// which whole waves begin, is the one that a step too short would leave out.
-TEST_CASE("gather: waves that begin in the last of many sequences", "[mutants][class_D]") {
-  for (const int before : {1, 63, 64, 65, 128, 4096, 4097}) {
+// A wave looks at as many sequences at once as it has lanes, in steps: here the last sequence is
+// the one that a step too short would leave out.
+TEST_CASE("gather: waves with tokens of the first and the last sequence",
+          "[mutants][class_D][class_P]") {
+  for (const int num_seqs : {64, 65, 66, 128, 129, 130, 4096, 4097, 4098}) {
     gather_case test;
     test.geometry.page_size = 16;
-    test.lens = std::vector<std::int32_t>(static_cast<std::size_t>(before), 1);
-    test.lens.push_back(200);
-    INFO(before << " sequences of one token before it");
+    test.lens = std::vector<std::int32_t>(static_cast<std::size_t>(num_seqs), 0);
+    test.lens[0] = 1;
+    for (int i = 1; i < 64; ++i) test.lens[static_cast<std::size_t>(num_seqs - i)] = 1;
+    INFO(num_seqs << " sequences");
+    CHECK(run_gather_case(test) == "");
+    test.lens.back() = 200;
     CHECK(run_gather_case(test) == "");
   }
 }

@@ -1,0 +1,950 @@
+# shellcheck shell=bash
+# SPDX-FileCopyrightText: The kindex authors
+# SPDX-License-Identifier: MIT
+
+# The list of check.sh. Each entry: name, header, what to compile, the tests that should notice;
+# then the old text, which is in the header exactly once, and the new one. The old text is kept
+# short, so that reformatting does not touch it. What cannot be noticed here is not in the list:
+# reading more of a page than is needed, grids of another size, whole units to addresses that are
+# not aligned (gfx9 takes them), rounds of Newton's method (the emulator's reciprocal is exact),
+# 32-bit products in the division of work (they need 2^32 units times blocks).
+
+# Kernels that many mutations touch.
+registers='L(128,64,preshuffled,registers,64)'
+shared='L(128,64,preshuffled,shared,0)'
+global='L(128,64,preshuffled,global,0)'
+shared_p16='L(128,16,preshuffled,shared,0)'
+registers_p16='L(128,16,preshuffled,registers,64)'
+registers_p1='L(128,1,plain,registers,64)'
+registers_run_time='L(128,0,preshuffled,registers,64)'
+registers_d64='L(64,64,preshuffled,registers,32) L(64,16,preshuffled,registers,32)'
+registers_d64_run_time='L(64,0,preshuffled,registers,32)'
+shared_d256='L(256,64,preshuffled,shared,0)'
+store='S(128,64,preshuffled,bf16)'
+store_run_time='S(128,0,preshuffled,bf16)'
+store_p1_d256='S(256,1,plain,bf16)'
+# Tests of single values store in pages of one token.
+store_values='S(128,1,plain,bf16) S(128,1,plain,fp32) S(64,1,plain,fp32)'
+gather='G(128,64,preshuffled)'
+gather_p16='G(128,16,plain) G(128,16,preshuffled)'
+
+# ---- layout and pages -------------------------------------------------------------------------
+
+device 'layout: units of 16 dims half as far apart, store' cache_view.hpp "$store" \
+  'store: each byte of a page*' << 'END'
+(dim / 16) * 256
+====
+(dim / 16) * 128
+END
+
+device 'layout: tiles of 16 tokens half as far apart, gather' cache_view.hpp "$gather" \
+  'gather: every geometry*' << 'END'
+(t / 16) * 16 * head_dim
+====
+(t / 16) * 8 * head_dim
+END
+
+device 'layout: tokens of a tile in reverse order, gather' cache_view.hpp "$gather" \
+  'gather: every geometry*' << 'END'
+(t % 16) * 16 + dim % 16
+====
+(15 - t % 16) * 16 + dim % 16
+END
+
+device 'layout: scales group by group instead of token by token' cache_view.hpp "$store_p1_d256" \
+  'store: every geometry*' << 'END'
+scales_per_token(head_dim) + group);
+====
+1 + group * page_size);
+END
+
+host 'layout: a wrong term in the definition' cache_view.hpp host_layout '[layout]' << 'END'
+(t / 16) * 16 * head_dim
+====
+(t / 16) * 16 * 128
+END
+
+host 'layout: a page without room for its scales' cache_view.hpp host_layout '[layout]' << 'END'
+(head_dim + 4 * scales_per_token(head_dim))
+====
+(head_dim + 4)
+END
+
+device 'pages: magic number of the division rounded down' detail/divider.hpp "$store_run_time" \
+  'store: every geometry*' << 'END'
+~std::uint64_t{0} / by + 1)
+====
+~std::uint64_t{0} / by)
+END
+
+host 'pages: 32-bit quotients lose a carry' detail/divider.hpp host_divider '[divider]' << 'END'
+(high + (low >> 32)) >> 32
+====
+high >> 32
+END
+
+# ---- store ------------------------------------------------------------------------------------
+
+device 'store: negative slots are not skipped' store.hpp "$store" \
+  'store: slots that are none' << 'END'
+static_cast<std::uint64_t>(slot) >= static_cast<std::uint64_t>(args.num_slots_in_cache)
+====
+slot >= args.num_slots_in_cache
+END
+
+device 'store: slots beyond the cache are not skipped' store.hpp "$store" \
+  'store: slots that are none' << 'END'
+static_cast<std::uint64_t>(slot) >= static_cast<std::uint64_t>(args.num_slots_in_cache)
+====
+slot < 0
+END
+
+device 'store: one slot too many is in the cache' store.hpp "$store" \
+  'store: slots that are none' << 'END'
+static_cast<std::uint64_t>(slot) >= static_cast<std::uint64_t>(args.num_slots_in_cache)
+====
+static_cast<std::uint64_t>(slot) > static_cast<std::uint64_t>(args.num_slots_in_cache)
+END
+
+device 'store: int32 slots are read as int64' store.hpp "$store" \
+  'store: every geometry*,store: slots that are none' << 'END'
+__builtin_expect(args.slots_are_int64, 1)
+====
+__builtin_expect(1, 1)
+END
+
+device 'store: lanes past the last token store' store.hpp "$store" \
+  'store: numbers of tokens*,store: the last row*' << 'END'
+if (token > last ||
+====
+if (
+END
+
+device 'store: the number of slots alone counts' store.hpp 'S(128,16,plain,bf16)' \
+  'store: the shorter of rows*' << 'END'
+params.num_tokens < params.num_slots ? params.num_tokens : params.num_slots
+====
+params.num_slots
+END
+
+device 'store: rows of k are taken to be dense' store.hpp "$store" \
+  'store: a slice of a wider*,store: every geometry*' << 'END'
+token * args.k_row_stride_bytes
+====
+token * std::int64_t{geometry::head_dim * element_bytes(Config::k_type)}
+END
+
+device 'store: 32-bit offsets of rows of k' store.hpp "$store" \
+  'store: rows of k beyond*' << 'END'
+token * args.k_row_stride_bytes
+====
+token * static_cast<std::uint32_t>(args.k_row_stride_bytes)
+END
+
+device 'store: 32-bit offsets of pages' store.hpp "$store" 'store: pages around*' << 'END'
+page * args.page_stride_bytes
+====
+page * static_cast<std::uint32_t>(args.page_stride_bytes)
+END
+
+device 'store: 32-bit slots' store.hpp 'S(64,1,plain,bf16)' \
+  'store: slots beyond*' << 'END'
+args.pages.page(static_cast<std::uint64_t>(slot))
+====
+args.pages.page(static_cast<std::uint32_t>(slot) & 0x7FFFFFFFu)
+END
+
+device 'store: both scales of 256 dims at the place of the first' store.hpp "$store_p1_d256" \
+  'store: the two groups of 256*' << 'END'
+unit / Config::lanes_per_group)))
+====
+0)))
+END
+
+device 'store: the second scale of 256 dims is not written' store.hpp "$store_p1_d256" \
+  'store: the two groups of 256*' << 'END'
+if (unit % Config::lanes_per_group == 0)
+====
+if (unit == 0)
+END
+
+device 'store: the largest magnitude of half a group' detail/wave.hpp "$store_values" \
+  'store: scales to the bit,store: every geometry*' << 'END'
+exchange_near<0x141>(value)
+====
+value
+END
+
+device 'store: even elements do not count for the scale' detail/convert.hpp "$store_values" \
+  'store: scales to the bit,store: every geometry*' << 'END'
+low_half > largest ? low_half : largest
+====
+largest
+END
+
+device 'store: odd bf16 elements keep bits of their neighbours' detail/convert.hpp "$store_values" \
+  'store: every finite bf16*' << 'END'
+bits_to_float(word & 0xFFFF0000u)
+====
+bits_to_float(word)
+END
+
+device 'store: another floor of the scale' store.hpp "$store_values" 'store: scales to the bit' << 'END'
+0x38D1B717u
+====
+0x38D1B716u
+END
+
+device 'store: quotient of the scale without its correction' store.hpp "$store_values" \
+  'store: scales are correctly*' << 'END'
+multiply_add_rn(rest, args.inverse_quant_max, product)
+====
+product
+END
+
+device 'store: ue8m0 rounds to the nearest power of two' store.hpp "$store_values" \
+  'store: ue8m0*' << 'END'
+0x007FFFFFu : 0u
+====
+0x00400000u : 0u
+END
+
+device 'store: ue8m0 doubles exact powers of two' store.hpp "$store_values" 'store: ue8m0*' << 'END'
+0x007FFFFFu : 0u
+====
+0x00800000u : 0u
+END
+
+device 'store: always the format'"'"'s maximum' store.hpp "$store_values" \
+  'store: scales to the bit,store: every geometry*' << 'END'
+params.quant_max == 0 ? fp8_max(geometry::format) : params.quant_max
+====
+fp8_max(geometry::format)
+END
+
+device 'store: the reciprocal where division is asked for' store.hpp "$store_values" \
+  'store: reciprocal and exact*,store: quotients*' << 'END'
+if (!Plain && args.exact_division)
+====
+if (false)
+END
+
+device 'store: infinities count for the scale' store.hpp "$store_values" \
+  'store: values that are not finite' << 'END'
+if (bits < infinity_bits) amax_bits
+====
+if (bits <= infinity_bits) amax_bits
+END
+
+device 'store: NaN is not replaced' store.hpp "$store_values" 'store: values that are not finite' << 'END'
+if (bits > infinity_bits) value[i] = 0;
+====
+
+END
+
+device 'store: infinities are not clamped' store.hpp "$store_values" \
+  'store: values that are not finite' << 'END'
+value[i] = fminf(fmaxf(value[i], -args.quant_max), args.quant_max);
+====
+
+END
+
+device 'store: infinities take the plain path' store.hpp "$store_values" \
+  'store: values that are not finite,store: one value*' << 'END'
+amax_bits >= args.plain_amax_end
+====
+amax_bits > args.plain_amax_end
+END
+
+device 'store: a format that the device does not know' store.hpp "$store" \
+  'store: refused calls*' << 'END'
+if (device.native_format != geometry::format) return hipErrorNotSupported;
+====
+
+END
+
+# ---- gather -----------------------------------------------------------------------------------
+
+device 'gather: the owner one step too far' gather.hpp "$gather_p16" \
+  'gather: numbers of sequences' << 'END'
+(__popcll(ballot(starts_before)) - 1) * step
+====
+__popcll(ballot(starts_before)) * step
+END
+
+device 'gather: the wave looks at one sequence too few' gather.hpp "$gather_p16" \
+  'gather: waves with tokens*' << 'END'
+(count + wave_size - 1) / wave_size
+====
+(count + wave_size - 2) / wave_size
+END
+
+device 'gather: first tokens belong to the sequence before' gather.hpp "$gather_p16" \
+  'gather: numbers of sequences,gather: sequences of length 0*' << 'END'
+if (cu_seq_lens[middle] <= token)
+====
+if (cu_seq_lens[middle] < token)
+END
+
+device 'gather: last token of a wave belongs to the sequence before' gather.hpp \
+  "$gather_p16 $gather" 'gather: numbers of sequences,gather: lengths beyond*' << 'END'
+if (args.cu_seq_lens[wave_seq + 1] <= last_token)
+====
+if (args.cu_seq_lens[wave_seq + 1] < last_token)
+END
+
+device 'gather: rows past the lengths are written' gather.hpp "$gather" \
+  'gather: rows beyond the lengths*' << 'END'
+total < args.num_tokens ? total : args.num_tokens
+====
+args.num_tokens
+END
+
+device 'gather: lengths beyond the rows are not cut' gather.hpp "$gather" \
+  'gather: lengths beyond the rows*' << 'END'
+total < args.num_tokens ? total : args.num_tokens
+====
+total
+END
+
+device 'gather: negative page ids are pages' gather.hpp "$gather" \
+  'gather: page ids that are none*' << 'END'
+page >= 0 && page < args.num_pages
+====
+page < args.num_pages
+END
+
+device 'gather: one page too many' gather.hpp "$gather" 'gather: page ids that are none*' << 'END'
+page >= 0 && page < args.num_pages
+====
+page >= 0 && page <= args.num_pages
+END
+
+device 'gather: entries past the table are read' gather.hpp "$gather" \
+  'gather: sequences longer*' << 'END'
+if (entry < args.block_table_width)
+====
+if (entry <= args.block_table_width)
+END
+
+device 'gather: 32-bit offsets of pages' gather.hpp "$gather" 'gather: pages around*' << 'END'
+page * args.page_stride_bytes
+====
+static_cast<std::uint32_t>(page * args.page_stride_bytes)
+END
+
+device 'gather: 32-bit offsets of table rows' gather.hpp "$gather_p16" \
+  'gather: rows of the table*' << 'END'
+args.block_table + seq * args.block_table_stride
+====
+args.block_table + static_cast<int>(seq * args.block_table_stride)
+END
+
+device 'gather: 32-bit offsets of rows of K' gather.hpp "$gather" \
+  'gather: rows of the output*,gather: waves whose*' << 'END'
+(first_token + row) * args.dst_k_stride_bytes
+====
+static_cast<std::uint32_t>((first_token + row) * args.dst_k_stride_bytes)
+END
+
+device 'gather: 32-bit offsets of rows of scales' gather.hpp "$gather" \
+  'gather: rows of the output*' << 'END'
+(first_token + lane) * args.dst_scale_stride
+====
+static_cast<std::int32_t>((first_token + lane) * args.dst_scale_stride)
+END
+
+device 'gather: the scale of the neighbour' gather.hpp "$gather" 'gather: every geometry*' << 'END'
+scale_offset_in_page(page_size, geometry::head_dim, token_in_page, 0));
+====
+scale_offset_in_page(page_size, geometry::head_dim, token_in_page ^ 1, 0));
+END
+
+device 'gather: rows without a page keep what a register held' gather.hpp "$gather" \
+  'gather: page ids that are none*' << 'END'
+value[step] = u32x4{0, 0, 0, 0};
+====
+value[step] = u32x4{1, 1, 1, 1};
+END
+
+device 'gather: whole waves where rows end sooner' gather.hpp "$gather" \
+  'gather: numbers of tokens*' << 'END'
+if (args.dst_k_is_aligned && num_tokens == wave_size &&
+====
+if (args.dst_k_is_aligned &&
+END
+
+device 'gather: lanes without a row write scales' gather.hpp "$gather" \
+  'gather: numbers of tokens*' << 'END'
+  if (lane < num_tokens) {
+====
+  {
+END
+
+# ---- logits: lengths, work, fill --------------------------------------------------------------
+
+device 'logits: every row sees one token less' detail/logits_work.hpp "$registers" \
+  'logits: widths*' << 'END'
+visible += n + 1 - args.next_n;
+====
+visible += n - args.next_n;
+END
+
+device 'logits: rows see their tokens in reverse order' detail/logits_work.hpp "$shared" \
+  'logits: what the rows*' << 'END'
+visible += n + 1 - args.next_n;
+====
+visible -= n;
+END
+
+device 'logits: lengths in 32 bits' detail/logits_work.hpp "$shared" \
+  'logits: lengths beyond*' << 'END'
+  std::int64_t visible =
+====
+  std::int32_t visible =
+END
+
+device 'logits: no clamp to the width' paged_mqa_logits.hpp "$shared" \
+  'logits: lengths beyond*' << 'END'
+params.logits_width < table_tokens ? params.logits_width : table_tokens
+====
+table_tokens
+END
+
+device 'logits: no clamp to the table' paged_mqa_logits.hpp "$shared" \
+  'logits: lengths beyond*' << 'END'
+params.logits_width < table_tokens ? params.logits_width : table_tokens
+====
+params.logits_width
+END
+
+device 'logits: the last row is taken to be the longest' detail/logits_work.hpp "$shared" \
+  'logits: per-row lengths*' << 'END'
+  for (int n = 0; n < args.next_n; ++n) {
+====
+  for (int n = args.next_n - 1; n < args.next_n; ++n) {
+END
+
+device 'logits: stride of the rows'"'"' lengths ignored' detail/logits_work.hpp "$shared" \
+  'logits: per-row lengths*,logits: lengths of rows*' << 'END'
+n * args.context_lens_next_n_stride
+====
+n
+END
+
+device 'logits: stride of the lengths ignored' detail/logits_work.hpp "$registers" \
+  'logits: strides and alignments*' << 'END'
+seq * args.context_lens_batch_stride
+====
+seq
+END
+
+device 'logits: a partly filled unit is not one' detail/logits_work.hpp "$registers" \
+  'logits: widths*' << 'END'
+(static_cast<std::uint32_t>(tokens) + unit_tokens - 1) / unit_tokens
+====
+static_cast<std::uint32_t>(tokens) / unit_tokens
+END
+
+device 'logits: a block ends one unit too soon' detail/logits_work.hpp "$registers" \
+  'logits: widths*' << 'END'
+uniform(shuffle(offset, lane)), end - begin};
+====
+uniform(shuffle(offset, lane)), end - begin - 1};
+END
+
+device 'logits: a block begins one unit too late' detail/logits_work.hpp "$registers" \
+  'logits: widths*' << 'END'
+uniform(shuffle(offset, lane)), end - begin};
+====
+uniform(shuffle(offset, lane)) + 1, end - begin};
+END
+
+device 'logits: the cost of a start is forgotten between pieces' detail/logits_work.hpp \
+  "$registers" 'logits: lengths around*,logits: one wave*' << 'END'
+units_of(num_tokens) + start_cost - work.offset
+====
+units_of(num_tokens) - work.offset
+END
+
+device 'logits: sequences without tokens are busy' detail/logits_work.hpp "$registers_d64" \
+  'logits: one wave*' << 'END'
+sequence_tokens(args, candidate) > 0
+====
+sequence_tokens(args, candidate) >= 0
+END
+
+device 'logits: the search for the next sequence leaves one out' detail/logits_work.hpp \
+  "$registers" 'logits: as many empty*' << 'END'
+for (;; seq += wave_size) {
+====
+for (;; seq += wave_size + 1) {
+END
+
+device 'logits: lengths are read past the batch' detail/logits_work.hpp \
+  "$registers_p16 $shared_p16" 'logits: arrays end*' << 'END'
+run_first + per_lane < args.num_seqs ? run_first + per_lane : args.num_seqs
+====
+run_first + per_lane
+END
+
+device 'logits: the fill goes one column beyond the width' detail/logits_work.hpp "$registers" \
+  'logits: widths*' << 'END'
+first + fill_columns : args.logits_width;
+====
+first + fill_columns : args.logits_width + 1;
+END
+
+device 'logits: the fill is one column short' detail/logits_work.hpp "$registers" \
+  'logits: widths*' << 'END'
+t < end; t += BlockSize
+====
+t < end - 1; t += BlockSize
+END
+
+device 'logits: the fill begins one column late' detail/logits_work.hpp "$registers" \
+  'logits: widths*' << 'END'
+first > visible ? first : visible;
+====
+first > visible ? first : visible + 1;
+END
+
+device 'logits: no launch for the fill alone' paged_mqa_logits.hpp "$registers" \
+  'logits: sequences without*' << 'END'
+if (pieces > num_blocks) num_blocks = pieces;
+====
+
+END
+
+# ---- logits: pages ----------------------------------------------------------------------------
+
+device 'logits: 32-bit offsets of pages' detail/page_stream_gfx9.hpp "$registers" \
+  'logits: contiguous caches*' << 'END'
+static_cast<std::int64_t>(id) * args_.page_stride_bytes
+====
+id * static_cast<std::uint32_t>(args_.page_stride_bytes)
+END
+
+device 'logits: 32-bit offsets of pages, pages of one token' detail/page_stream_gfx9.hpp \
+  "$registers_p1" 'logits: contiguous caches*' << 'END'
+static_cast<std::int64_t>(id) * args_.page_stride_bytes
+====
+id * static_cast<std::uint32_t>(args_.page_stride_bytes)
+END
+
+device 'logits: 32-bit offsets of table rows' detail/page_stream_gfx9.hpp "$registers" \
+  'logits: rows of table*' << 'END'
+args_.block_table + seq * args_.block_table_stride
+====
+args_.block_table + static_cast<int>(seq * args_.block_table_stride)
+END
+
+device 'logits: page ids are not checked, units in a page' detail/page_stream_gfx9.hpp \
+  "$registers" 'logits: page ids*' << 'END'
+lane_valid_ = id < args_.num_pages;
+====
+lane_valid_ = true;
+END
+
+device 'logits: one page too many' detail/page_stream_gfx9.hpp "$registers" \
+  'logits: page ids*' << 'END'
+lane_valid_ = id < args_.num_pages;
+====
+lane_valid_ = id <= args_.num_pages;
+END
+
+device 'logits: page ids are not checked, tiles' detail/page_stream_gfx9.hpp "$registers_p16" \
+  'logits: page ids*' << 'END'
+lane_valid_ = own_id < args_.num_pages;
+====
+lane_valid_ = true;
+END
+
+device 'logits: K of tiles without a page is read' detail/page_stream_gfx9.hpp "$registers_p16" \
+  'logits: page ids*' << 'END'
+const bool valid = id[i] < args_.num_pages;
+====
+const bool valid = true;
+END
+
+device 'logits: page ids are not checked, pages of one token' detail/page_stream_gfx9.hpp \
+  "$registers_p1" 'logits: page ids*' << 'END'
+lane_valid_ = ids_.lane_id_at(first_token + lane_id()) < args_.num_pages;
+====
+lane_valid_ = true;
+END
+
+device 'logits: ids beyond 2^31 are pages of a vast cache' paged_mqa_logits.hpp "$registers" \
+  '[mutants]' << 'END'
+params.cache.num_pages < 0x7FFFFFFF ? params.cache.num_pages : 0x7FFFFFFF
+====
+params.cache.num_pages
+END
+
+device 'logits: wrong page for tile 2 of a unit' detail/page_stream_gfx9.hpp "$registers_p16" \
+  'logits: the same bits in every*' << 'END'
+ids_.uniform_id(static_cast<int>(entry));
+====
+ids_.uniform_id(static_cast<int>(i == 2 ? args_.pages.page(first_tile * tile_tokens) : entry));
+END
+
+device 'logits: chunks of page ids do not overlap' detail/page_stream_gfx9.hpp \
+  "$registers_d64_run_time" 'logits: one wave*' << 'END'
+aligned ? 64 : 60;
+====
+aligned ? 64 : 64;
+END
+
+device 'logits: the next chunk of page ids one entry late' detail/page_stream_gfx9.hpp \
+  "$registers_d64" 'logits: one wave*' << 'END'
+if (last_entry - first_ >= 64)
+====
+if (last_entry - first_ > 64)
+END
+
+device 'logits: chunks of a neighbouring wave, pages of one token' detail/page_stream_gfx9.hpp \
+  "$registers_p1" 'logits: the same bits in every*' << 'END'
+PageSize == 1 ? unit_step * unit_tokens
+====
+PageSize == 1 ? unit_tokens
+END
+
+device 'logits: table entries past the last token are read' detail/page_stream_gfx9.hpp \
+  "$registers" 'logits: the table is not read*' << 'END'
+return entry < num_entries_ ? table_row_[entry] : -1;
+====
+return entry < num_entries_ + 1 ? table_row_[entry] : -1;
+END
+
+device 'logits: the last page of a sequence is none' detail/page_stream_gfx9.hpp "$registers" \
+  'logits: widths*' << 'END'
+static_cast<int>(args_.pages.page(last_token)) + 1,
+====
+static_cast<int>(args_.pages.page(last_token)),
+END
+
+device 'logits: the plain order in a preshuffled page' detail/page_stream_gfx9.hpp "$registers" \
+  'logits: one-hot*' << 'END'
+Geometry::layout == page_layout::plain ? 64 : 1024;
+====
+Geometry::layout == page_layout::plain ? 64 : 64;
+END
+
+device 'logits: tokens and dims of plain pages swapped' detail/page_stream_gfx9.hpp \
+  'L(128,64,plain,registers,64)' 'logits: one-hot*' << 'END'
+lane % tile_tokens * head_dim + lane / tile_tokens * unit_bytes
+====
+lane / 4 * head_dim + lane % 4 * unit_bytes
+END
+
+device 'logits: always the first unit of a page' detail/page_stream_gfx9.hpp \
+  'L(128,256,preshuffled,registers,64)' 'logits: the same bits in every*' << 'END'
+unit % units_per_page * unit_tokens;
+====
+0;
+END
+
+device 'logits: the scale of the neighbour' detail/page_stream_gfx9.hpp "$registers" \
+  'logits: one-hot*' << 'END'
+scale_source_.load_float(lane_id() * 4)
+====
+scale_source_.load_float((lane_id() ^ 1) * 4)
+END
+
+device 'logits: scales of the first tile for all tiles, 256 dims' detail/page_stream_gfx9.hpp \
+  "$shared_d256" 'logits: the same bits in every*' << 'END'
+const int token = i * tile_tokens + lane_id() % tile_tokens;
+====
+const int token = lane_id() % tile_tokens;
+END
+
+device 'logits: scale of another tile of the page' detail/page_stream_gfx9.hpp \
+  "$registers_run_time" 'logits: the same bits in every*' << 'END'
+(own_tile == 0 ? token_in_page[0] : token_in_page[1])
+====
+(own_tile == 0 ? token_in_page[0] : token_in_page[0])
+END
+
+device 'logits: scales of pages that are none are read' detail/page_stream_gfx9.hpp \
+  "$registers_p16" 'logits: page ids*' << 'END'
+visible && id < args_.num_pages ? address
+====
+visible ? address
+END
+
+# ---- logits: q, weights, sums -----------------------------------------------------------------
+
+device 'logits: relu after the sum of two heads' detail/mma_gfx9.hpp "$registers" \
+  'logits: one-hot*' << 'END'
+{relu(value.x), relu(value.y)};
+====
+{relu(value.x + value.y), 0.0f};
+END
+
+device 'logits: no relu for every other head' detail/mma_gfx9.hpp "$registers" \
+  'logits: one-hot*' << 'END'
+{relu(value.z), relu(value.w)};
+====
+{relu(value.z), value.w};
+END
+
+device 'logits: negative weights count as positive' detail/mma_gfx9.hpp "$registers" \
+  'logits: one-hot*' << 'END'
+__builtin_elementwise_fma(low, weight.xy, sum);
+====
+__builtin_elementwise_fma(low, __builtin_elementwise_abs(weight.xy), sum);
+END
+
+device 'logits: weights of another row' detail/logits_gfx9.hpp "$shared" \
+  'logits: what the rows*,logits: random*' << 'END'
+(seq * args.next_n + n) * args.weights_row_stride
+====
+(seq * args.next_n + args.next_n - 1 - n) * args.weights_row_stride
+END
+
+device 'logits: weights of other heads' detail/logits_gfx9.hpp "$registers" \
+  'logits: one-hot*' << 'END'
+const int first_head = tile * 16 + lane / 16 * 4;
+====
+const int first_head = tile * 16 + lane % 4 * 4;
+END
+
+device 'logits: rows of weights are taken to be dense' detail/logits_gfx9.hpp "$registers $shared" \
+  'logits: strides and alignments*' << 'END'
+(seq * args.next_n + n) * args.weights_row_stride
+====
+(seq * args.next_n + n) * args.num_heads
+END
+
+device 'logits: 32-bit offsets of rows of weights' detail/logits_gfx9.hpp "$registers" \
+  'logits: rows of table*' << 'END'
+(seq * args.next_n + n) * args.weights_row_stride
+====
+static_cast<int>((seq * args.next_n + n) * args.weights_row_stride)
+END
+
+device 'logits: heads of q are taken to be dense' detail/logits_gfx9.hpp "$registers $shared" \
+  'logits: strides and alignments*' << 'END'
+(head < num_heads ? head : head - 8) * args.q_head_stride
+====
+(head < num_heads ? head : head - 8) * Geometry::head_dim
+END
+
+device 'logits: rows of q are taken to be dense' detail/logits_gfx9.hpp "$shared_p16" \
+  'logits: strides and alignments*' << 'END'
+n * args.q_next_n_stride
+====
+n * num_heads * Geometry::head_dim
+END
+
+device 'logits: 32-bit offsets of q' detail/logits_gfx9.hpp "$registers" \
+  'logits: strides of q*' << 'END'
+args.q + seq * args.q_batch_stride
+====
+args.q + static_cast<std::uint32_t>(seq * args.q_batch_stride)
+END
+
+device 'logits: 8 heads read 16 heads of q' detail/logits_gfx9.hpp "$shared" \
+  'logits: shapes of head_dim 128' << 'END'
+(head < num_heads ? head : head - 8)
+====
+head
+END
+
+device 'logits: 8 heads count twice' detail/logits_gfx9.hpp "$shared" \
+  'logits: shapes of head_dim 128' << 'END'
+exists ? __builtin_bit_cast(f32x4, loaded) : f32x4{0, 0, 0, 0}
+====
+__builtin_bit_cast(f32x4, loaded)
+END
+
+device 'logits: the second scale group takes the first scale' detail/logits_gfx9.hpp \
+  "$shared_d256" 'logits: random*' << 'END'
+f32x4{scale.y, scale.y, scale.y, scale.y}
+====
+f32x4{scale.x, scale.x, scale.x, scale.x}
+END
+
+device 'logits: whole units are stored' detail/logits_gfx9.hpp "$registers" \
+  'logits: widths*' << 'END'
+tokens > 0 ? tokens * 4 : 0
+====
+tokens > 0 ? unit_tokens * 4 : 0
+END
+
+device 'logits: rows write what their sequence sees' detail/logits_gfx9.hpp "$shared" \
+  'logits: what the rows*' << 'END'
+uniform(visible_tokens(args, run.seq, n))
+====
+run.num_tokens
+END
+
+device 'logits: 32-bit offsets of rows of logits, bytes' detail/logits_gfx9.hpp \
+  'L(128,64,preshuffled,shared,0)' 'logits: rows beyond*' << 'END'
+args.logits + row * args.logits_row_stride + first
+====
+args.logits + ((row * args.logits_row_stride) & 0x3FFFFFFF) + first
+END
+
+device 'logits: 32-bit offsets of rows of logits, elements' detail/logits_gfx9.hpp \
+  'L(128,64,preshuffled,shared,0)' 'logits: rows beyond*' << 'END'
+args.logits + row * args.logits_row_stride + first
+====
+args.logits + static_cast<int>(row * args.logits_row_stride) + first
+END
+
+device 'logits: the scales of the unit before' detail/logits_gfx9.hpp "$registers_d64" \
+  'logits: one wave*' << 'END'
+    scales = next_scales;
+====
+
+END
+
+device 'logits: the validity of the unit before' detail/logits_gfx9.hpp \
+  "$registers_p16 $registers_p1" '[mutants]' << 'END'
+    lane_valid = next_lane_valid;
+====
+
+END
+
+device 'logits: the other set of registers' detail/logits_gfx9.hpp "$shared" \
+  'logits: lengths around*' << 'END'
+compute(unit, odd);
+====
+compute(unit, even);
+END
+
+device 'logits: weights of four heads for all sixteen' detail/logits_gfx9.hpp "$shared" \
+  'logits: what the rows*' << 'END'
+if (lane_id() % 16 == 0)
+====
+if (lane_id() == 0)
+END
+
+device 'logits: no room for the weights in shared memory' detail/logits_gfx9.hpp "$shared" \
+  'logits: what the rows*' << 'END'
+(16 * Config::geometry::head_dim + 64)
+====
+(16 * Config::geometry::head_dim)
+END
+
+device 'logits: no barrier before q is overwritten' detail/logits_gfx9.hpp "$shared_p16" \
+  'logits: arrays end*' << 'END'
+    __syncthreads();  // nobody reads the previous sequence's any more
+====
+
+END
+
+device 'logits: no barrier before q is read' detail/logits_gfx9.hpp "$shared" \
+  'logits: what the rows*' << 'END'
+    }
+    __syncthreads();
+====
+    }
+END
+
+device 'logits: q in registers for any number of rows' detail/logits_gfx9.hpp "$registers" \
+  'logits: shapes of head_dim 128' << 'END'
+if (next_n == 1 && num_heads == 64)
+====
+if (num_heads == 64)
+END
+
+device 'logits: q that is too large for shared memory' detail/logits_gfx9.hpp "$shared $global" \
+  'logits: shapes of head_dim 128' << 'END'
+<= max_dynamic_shared_bytes)
+    return use(shared{});
+====
+<= 2 * max_dynamic_shared_bytes)
+    return use(shared{});
+END
+
+device 'logits: a format that the device does not know' paged_mqa_logits.hpp "$registers" \
+  'logits: a refused call*' << 'END'
+if (device.native_format != geometry::format) return hipErrorNotSupported;
+====
+
+END
+
+# ---- what is refused --------------------------------------------------------------------------
+
+host 'validate: formats of q and cache may differ' validate.hpp host_validate '[validate]' << 'END'
+check.require(params.q_format == params.cache.format,
+====
+check.require(true,
+END
+
+host 'validate: any number of heads up to 128' validate.hpp host_validate '[validate]' << 'END'
+heads == 8 || (heads % 16 == 0 && heads <= 128)
+====
+heads <= 128
+END
+
+host 'validate: preshuffled pages of 24 tokens' validate.hpp host_validate '[validate]' << 'END'
+support(view.page_size % 16 == 0, "page_size
+====
+support(view.page_size % 8 == 0, "page_size
+END
+
+host 'validate: any page stride' validate.hpp host_validate '[validate]' << 'END'
+require(stride % alignment == 0,
+====
+require(true,
+END
+
+host 'validate: pages may overlap' validate.hpp host_validate '[validate]' << 'END'
+require(stride >= payload,
+====
+require(stride >= payload - 16,
+END
+
+host 'validate: products beyond 64 bits' validate.hpp host_validate '[validate]' << 'END'
+__builtin_mul_overflow(bytes, rows, &bytes);
+====
+false;
+END
+
+host 'validate: quant_max 224 in e4m3fn' validate.hpp host_validate '[validate]' << 'END'
+check.require(quant_max == 0 || quant_max == 448.0f,
+====
+check.require(quant_max == 0 || quant_max == 448.0f || quant_max == 224.0f,
+END
+
+host 'validate: int64 slots at any multiple of 4' validate.hpp host_validate '[validate]' << 'END'
+params.slots.is_int64 ? 8 : 4
+====
+4
+END
+
+host 'validate: rows of logits may overlap' validate.hpp host_validate '[validate]' << 'END'
+"logits_row_stride", params.logits_row_stride, "logits_width", params.logits_width,
+====
+"logits_row_stride", params.logits_row_stride, "logits_width", 0,
+END
+
+host 'validate: q at any address' validate.hpp host_validate '[validate]' << 'END'
+check.pointer("q", params.q, 16);
+====
+check.pointer("q", params.q, 4);
+END
+
+# ---- the reference that tests compare with ----------------------------------------------------
+
+host 'reference: fp8 ties away from zero' fp8.hpp host_fp8 '[fp8]' << 'END'
+(rest == 0.5 && (integer & 1) != 0)
+====
+rest == 0.5
+END
+
+host 'reference: relu after the weight' reference.hpp host_reference '[reference]' << 'END'
+const double relu = product > 0 ? product : 0;
+====
+const double relu = product;
+END
+
+host 'reference: the length does not count the new tokens' reference.hpp host_reference \
+  '[reference]' << 'END'
+- params.next_n + n + 1;
+====
++ n;
+END
