@@ -221,14 +221,24 @@ std::vector<float> logits_problem::strided_weights() const {
   return strided;
 }
 
+std::int64_t logits_problem::lens_batch_stride() const {
+  if (test_.lens_shape == kindex::lens_shape::per_sequence) return test_.lens_stride;
+  return test_.lens_stride * test_.next_n + test_.lens_stride / 2;
+}
+
 std::vector<std::int32_t> logits_problem::strided_lens() const {
   if (test_.lens.empty()) return {};
+  const std::int64_t per_seq =
+      test_.lens_shape == kindex::lens_shape::per_row ? test_.next_n : std::int64_t{1};
+  const auto place = [&](std::int64_t i) {
+    return static_cast<std::size_t>(i / per_seq * lens_batch_stride() +
+                                    i % per_seq * test_.lens_stride);
+  };
+  const auto count = static_cast<std::int64_t>(test_.lens.size());
   // Between the lengths lies one that would make everything visible.
-  std::vector<std::int32_t> strided(
-      (test_.lens.size() - 1) * static_cast<std::size_t>(test_.lens_stride) + 1,
-      std::numeric_limits<std::int32_t>::max());
-  for (std::size_t i = 0; i < test_.lens.size(); ++i) {
-    strided[i * static_cast<std::size_t>(test_.lens_stride)] = test_.lens[i];
+  std::vector<std::int32_t> strided(place(count - 1) + 1, std::numeric_limits<std::int32_t>::max());
+  for (std::int64_t i = 0; i < count; ++i) {
+    strided[place(i)] = test_.lens[static_cast<std::size_t>(i)];
   }
   return strided;
 }
@@ -246,7 +256,7 @@ kindex::paged_mqa_logits_params logits_problem::params() const {
   params.weights_row_stride = weights_row_stride_;
   params.context_lens = lens_.get();
   params.context_lens_shape = test_.lens_shape;
-  params.context_lens_batch_stride = test_.lens_stride * (per_row ? test_.next_n : 1);
+  params.context_lens_batch_stride = lens_batch_stride();
   params.context_lens_next_n_stride = per_row ? test_.lens_stride : 0;
   params.block_table = table_.get();
   params.block_table_stride = batch_.table.stride;

@@ -94,6 +94,7 @@ class logits_problem {
   void set_lens(const std::vector<std::int32_t>& lens);
 
  private:
+  std::int64_t lens_batch_stride() const;
   std::vector<std::int32_t> strided_lens() const;
   std::vector<std::uint8_t> strided_q() const;
   std::vector<float> strided_weights() const;
