@@ -106,7 +106,7 @@ struct cache_geometry {
 };
 
 /// A view whose geometry the compiler knows. A typed call with another geometry does not compile;
-/// it converts to a `cache_view` with the same geometry, and from one only through `from`.
+/// it converts to a `cache_view` with the same geometry, and never from one.
 template <class Geometry>
 struct typed_cache_view {
   static_assert(Geometry::page_size != 0,
