@@ -166,7 +166,8 @@ int run() {
   const std::vector<float> scales = dst_scale.download();
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const std::size_t row = i / head_dim;
-    const int t = static_cast<int>(row) - (row < std::size_t{lens[0]} ? 0 : lens[0]);
+    const int token = static_cast<int>(row);
+    const int t = token < lens[0] ? token : token - lens[0];
     const auto value = static_cast<float>(kindex::fp8_decode(Format, bytes[i]));
     wrong += !close_to(value * scales[row], k_value(t));
   }
