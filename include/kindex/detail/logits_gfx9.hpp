@@ -157,6 +157,10 @@ KINDEX_DEVICE void run_resident(const Args& args, const unit_run& run) {
     load_heads<geometry>(args, run.seq, 0, m, Config::heads, q[m], weight[m]);
   }
 
+  // q is here before the loop begins: the compiler would otherwise wait for it in every round, and
+  // with it, loads being counted in order, for all of K that is on its way.
+  wait_for_loads<0>();
+
   for (int unit = run.first; unit < run.end; unit += run.step) {
     stream.prepare(unit + run.step);
     stream.load_scales(next_scales);
@@ -260,6 +264,10 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
   };
   stream_type stream(args);
   const int head_tiles = (args.num_heads + 15) / 16;
+  // Lane n: what row n sees. Here before the loop begins, for the reason given in run_resident.
+  const int visible = lane_id() < args.next_n ? visible_tokens(args, run.seq, lane_id()) : 0;
+  wait_for_loads<0>();
+
   const auto load = [&](int unit, unit_registers& to) {
     stream.prepare(unit);
     stream.load_scales(to.scales);
@@ -279,7 +287,7 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
           sums[i] = add_heads<geometry>(q, weight, from.k[i], from.scales, i, sums[i]);
         }
       }
-      store_logits(args, run.seq * args.next_n + n, unit, uniform(visible_tokens(args, run.seq, n)),
+      store_logits(args, run.seq * args.next_n + n, unit, __builtin_amdgcn_readlane(visible, n),
                    finish_unit<geometry>(sums, from.scales, from.lane_valid));
     }
   };
@@ -288,10 +296,14 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
   unit_registers even, odd;
   load(run.first, even);
   for (int unit = run.first;;) {
+    // A unit must have arrived before the loops over its rows begin, or they would wait for the
+    // next one as well.
     load(unit + run.step, odd);
+    wait_for_loads<stream_type::loads_per_unit>();
     compute(unit, even);
     if ((unit += run.step) >= run.end) break;
     load(unit + run.step, even);
+    wait_for_loads<stream_type::loads_per_unit>();
     compute(unit, odd);
     if ((unit += run.step) >= run.end) break;
   }

@@ -57,6 +57,15 @@ KINDEX_DEVICE f32x4 dot(const fragment<HeadDim>& q, const fragment<HeadDim>& k, 
   return sum;
 }
 
+/// Waits until at most Younger of this wave's loads from memory are on their way. They are counted
+/// in order, so all but the last Younger ones have arrived then.
+template <int Younger>
+KINDEX_DEVICE void wait_for_loads() {
+  // Source: AMD Instinct MI300 ISA, S_WAITCNT: vmcnt in bits 15:14 and 3:0; the other counters
+  // full.
+  __builtin_amdgcn_s_waitcnt(0x0F70 | (Younger & 15) | (Younger >> 4) << 14);
+}
+
 /// max(0, value), 0 for NaN. The median needs no canonical operand, which fmaxf would make first.
 KINDEX_DEVICE float relu(float value) {
   return __builtin_amdgcn_fmed3f(value, 0.0f, __builtin_inff());

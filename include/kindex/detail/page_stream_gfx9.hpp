@@ -131,6 +131,9 @@ class page_stream {
  public:
   using tile = fragment<head_dim>;
   using scales = unit_scales<num_scales>;
+  /// Loads that load_tile for all tiles and load_scales issue together.
+  static constexpr int loads_per_unit =
+      tiles_per_unit * tile::num_loads + (num_scales == 1 ? 1 : tiles_per_unit);
 
   KINDEX_DEVICE explicit page_stream(const args_type& args) : args_(args) {
     const int lane = lane_id();
