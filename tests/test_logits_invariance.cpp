@@ -276,26 +276,6 @@ TEST_CASE("logits: one wave over many pages and sequences",
   }
 }
 
-// Sequences without tokens are skipped 64 at a time: gaps on and beside that.
-TEST_CASE("logits: long runs of sequences without tokens", "[logits_invariance]") {
-  for (const int next_n : {1, 2}) {
-    test_case test;
-    test.num_heads = 32;
-    test.next_n = next_n;
-    for (const std::size_t gap : {0, 1, 62, 63, 64, 65, 126, 127, 128, 129, 300, 64}) {
-      test.lens.push_back(70);
-      test.lens.insert(test.lens.end(), gap, 0);
-    }
-    test.lens.push_back(2);
-    for (const int compute_units : {0, 1, 2}) {
-      const pretend_compute_units units(compute_units);
-      INFO(test.name() << " on " << compute_units << " compute units");
-      logits_problem problem(test);
-      CHECK(problem.launch_and_check() == "");
-    }
-  }
-}
-
 TEST_CASE("logits: long batches with many heads", "[logits_invariance][.long][class_L][class_R]") {
   for (const int num_heads : {16, 32, 64, 128}) {
     for (const page_geometry geometry : all_page_geometries()) {
