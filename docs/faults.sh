@@ -58,6 +58,7 @@ count() {  # program, case: sets `counted`
   local key="$1/$2" output
   if [[ -z ${assertions[$key]:-} ]]; then
     # These have a meaning in a filter.
+    # shellcheck disable=SC2001
     output=$("$build/bin/$1" "$(sed 's/[][,\\*"]/\\&/g' <<< "$2")" 2> /dev/null) || {
       printf 'faults.sh: "%s" fails\n' "$2" >&2
       exit 1
@@ -71,7 +72,7 @@ count() {  # program, case: sets `counted`
   counted=${assertions[$key]}
 }
 
-table= sections=
+table='' sections=''
 while IFS='|' read -r class what limit; do
   device=0 host=0 total=0 lines=
   for program in kindex_tests kindex_host_tests; do

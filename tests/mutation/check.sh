@@ -121,6 +121,7 @@ only_options() {
   words=("${kept[@]}")
 }
 
+hip=() cxx=()
 command_of hip kindex_tests '/ops_gather\.hip( |$)'
 command_of cxx kindex_host_tests '/host_layout\.cpp( |$)'
 command_of link_tests kindex_tests '-o bin/kindex_tests( |$)'

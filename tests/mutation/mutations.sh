@@ -51,8 +51,8 @@ device 'layout: tokens of a tile in reverse order, gather' cache_view.hpp "$gath
 (15 - t % 16) * 16 + dim % 16
 END
 
-device 'layout: scales group by group instead of token by token' cache_view.hpp "$store_p1_d256" \
-  'store: every geometry*' << 'END'
+device 'layout: scales group by group instead of token by token' cache_view.hpp \
+  'S(256,64,preshuffled,bf16)' 'store: every geometry*' << 'END'
 scales_per_token(head_dim) + group);
 ====
 1 + group * page_size);
@@ -589,7 +589,7 @@ ids_.uniform_id(static_cast<int>(i == 2 ? args_.pages.page(first_tile * tile_tok
 END
 
 device 'logits: chunks of page ids do not overlap' detail/page_stream_gfx9.hpp \
-  "$registers_d64_run_time" 'logits: one wave*' << 'END'
+  "$registers_d64_run_time" 'logits: one wave over many pages of 272*' << 'END'
 aligned ? 64 : 60;
 ====
 aligned ? 64 : 64;
