@@ -173,6 +173,8 @@ KINDEX_DEVICE void run_resident(const Args& args, const unit_run& run) {
         sums[i] = add_heads<geometry>(q[m], weight[m], k[i], scales, i, sums[i]);
       }
       stream.load_tile(i, k[i]);
+      // Tiles stay in order: the compiler would gather the waits for several at one place.
+      __builtin_amdgcn_sched_barrier(0);
     }
     store_logits(args, run.seq, unit, run.num_tokens,
                  finish_unit<geometry>(sums, scales, lane_valid));

@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The kindex authors
+// SPDX-License-Identifier: MIT
+//
+// check_budgets KERNELS.s BUDGETS.txt: reads what the compiler made of the kernels and compares it
+// with their budgets. Prints a table; exit status 1 if a budget is exceeded or a kernel is missing.
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct kernel {
+  std::vector<std::string> lines;  // labels "name:" and instructions
+  std::map<std::string, int> facts;
+};
+
+bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Kernels by mangled name: their text, and the figures in the comments after it.
+std::map<std::string, kernel> read_assembly(const char* path) {
+  std::map<std::string, kernel> kernels;
+  std::ifstream file(path);
+  const std::regex label(R"(^(\.?\w+):.*)"), fact(R"(^; (\w+): (\d+).*)"),
+      instruction(R"(^\s+([a-z]\w*_\w+.*?)\s*(;.*)?$)");
+  std::string line, name;
+  std::smatch match;
+  while (std::getline(file, line)) {
+    if (std::regex_match(line, match, label)) {
+      if (starts_with(match.str(1), "_Z")) name = match.str(1);
+      if (!name.empty()) kernels[name].lines.push_back(match.str(1) + ":");
+    } else if (!name.empty() && std::regex_match(line, match, fact)) {
+      kernels[name].facts[match.str(1)] = std::stoi(match.str(2));
+    } else if (!name.empty() && kernels[name].facts.empty() &&
+               std::regex_match(line, match, instruction)) {
+      kernels[name].lines.push_back(match.str(1));
+    }
+  }
+  return kernels;
+}
+
+bool is_matrix(const std::string& text) { return starts_with(text, "v_mfma_f32_16x16x32_fp8_fp8"); }
+
+/// The target of a branch, or "".
+std::string branch_target(const std::string& text) {
+  std::smatch match;
+  static const std::regex branch(R"(^s_c?branch\w*\s+(\.\w+))");
+  return std::regex_search(text, match, branch) ? match.str(1) : "";
+}
+
+/// The smallest loop with at least `least` matrix instructions: the way through it on which forward
+/// branches are taken, that is without the blocks that fetch page ids now and then.
+std::vector<std::string> main_loop(const kernel& k, int least) {
+  std::map<std::string, std::size_t> place;
+  for (std::size_t i = 0; i < k.lines.size(); ++i) {
+    if (k.lines[i].back() == ':') place[k.lines[i].substr(0, k.lines[i].size() - 1)] = i;
+  }
+  std::size_t best_first = 0, best_last = 0;
+  for (std::size_t i = 0; i < k.lines.size(); ++i) {
+    const auto target = place.find(branch_target(k.lines[i]));
+    if (target == place.end() || target->second > i) continue;
+    int matrix = 0;
+    for (std::size_t j = target->second; j < i; ++j) matrix += is_matrix(k.lines[j]);
+    if (matrix >= least && (best_last == 0 || i - target->second < best_last - best_first)) {
+      best_first = target->second;
+      best_last = i;
+    }
+  }
+  std::vector<std::string> way;
+  for (std::size_t i = best_first; i < best_last; ++i) {
+    if (k.lines[i].back() == ':') continue;
+    way.push_back(k.lines[i]);
+    const auto target = place.find(branch_target(k.lines[i]));
+    if (target != place.end() && target->second > i && target->second < best_last)
+      i = target->second;
+  }
+  return way;
+}
+
+int count(const std::vector<std::string>& way, const char* pattern) {
+  const std::regex regex(pattern);
+  int matches = 0;
+  for (const std::string& text : way) matches += std::regex_search(text, regex);
+  return matches;
+}
+
+struct flight {
+  int most = 0;         ///< KiB of K on its way when a wait begins, at the most
+  int least = 1 << 20;  ///< and still on its way when one ends, at the least
+};
+
+/// Follows the loads through the second round of the loop; they are counted in order.
+flight follow_loads(const std::vector<std::string>& way) {
+  std::vector<int> pending;  // KiB of each, oldest first
+  static const std::regex wait(R"(vmcnt\((\d+)\))");
+  const auto kib = [&] {
+    int sum = 0;
+    for (const int p : pending) sum += p;
+    return sum;
+  };
+  flight result;
+  for (int round = 0; round < 2; ++round) {
+    for (const std::string& text : way) {
+      std::smatch match;
+      if (starts_with(text, "buffer_") || starts_with(text, "global_")) {
+        pending.push_back(contains(text, "load_dwordx4") ? 1 : 0);
+      } else if (std::regex_search(text, match, wait)) {
+        if (round == 1) result.most = std::max(result.most, kib());
+        const std::size_t keep = std::stoul(match.str(1));
+        if (pending.size() > keep) {
+          pending.erase(pending.begin(), pending.end() - static_cast<std::ptrdiff_t>(keep));
+        }
+        if (round == 1) result.least = std::min(result.least, kib());
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: check_budgets KERNELS.s BUDGETS.txt\n");
+    return 2;
+  }
+  const std::map<std::string, kernel> kernels = read_assembly(argv[1]);
+  std::ifstream budgets(argv[2]);
+  std::string line;
+  int failed = 0, passed = 0;
+  std::printf("%-8s %-12s %4s %5s | %9s %10s %4s | %5s %5s %6s %5s %6s %6s | %s\n", "kernel",
+              "layout", "page", "heads", "registers", "waves/SIMD", "LDS", "loop", "MFMA", "vector",
+              "loads", "no-ops", "waits", "KiB in flight");
+  while (std::getline(budgets, line)) {
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream words(line);
+    std::string operation, layout, page, heads, most_registers, most_loop, most_vector, most_waits,
+        least_kib;
+    words >> operation >> layout >> page >> heads >> most_registers >> most_loop >> most_vector >>
+        most_waits >> least_kib;
+    const bool logits = operation == "logits";
+    const std::string geometry =
+        "cache_geometryILi" + page + "ELNS0_11page_layoutE" + (layout == "plain" ? "0" : "1");
+    const std::string source = !logits        ? ""
+                               : heads == "0" ? "query_sourceE1ELi0E"
+                                              : "query_sourceE0ELi" + heads + "E";
+    const kernel* found = nullptr;
+    for (const auto& [name, k] : kernels) {
+      if (contains(name, (logits ? "paged_mqa_logits" : operation) + "_kernel") &&
+          contains(name, geometry) && contains(name, source)) {
+        found = &k;
+      }
+    }
+    if (found == nullptr) {
+      std::printf("%s\n  FAILED: there is no such kernel\n", line.c_str());
+      ++failed;
+      continue;
+    }
+    std::vector<std::string> faults;
+    const auto at_most = [&](const char* what, int value, const std::string& limit) {
+      if (limit != "-" && value > std::stoi(limit)) {
+        faults.push_back(std::string(what) + " " + std::to_string(value) + ", more than " + limit);
+      }
+    };
+    const auto fact = [&](const char* what) {
+      const auto entry = found->facts.find(what);
+      return entry == found->facts.end() ? 1 << 20 : entry->second;
+    };
+    const int registers = fact("TotalNumVgprs");
+    at_most("registers", registers, most_registers);
+    at_most("scratch bytes", fact("ScratchSize"), "0");
+    at_most("LDS bytes", fact("LDSByteSize"), "8192");
+    at_most("accumulation registers", fact("NumAgprs"), "0");
+    std::vector<std::string> way;
+    flight k_flight{0, 0};
+    if (logits) {
+      const bool resident = heads != "0";
+      way = main_loop(*found, resident ? std::stoi(heads) : 16);
+      if (resident) k_flight = follow_loads(way);
+      const std::string matrix = resident ? heads : "16";
+      if (count(way, "^v_mfma") != std::stoi(matrix))
+        faults.push_back("the main loop was not found");
+      at_most("instructions of the loop", static_cast<int>(way.size()), most_loop);
+      at_most("vector instructions", count(way, "^v_(?!mfma)"), most_vector);
+      at_most("full waits", count(way, "vmcnt\\(0\\)"), most_waits);
+      at_most("K through LDS", count(way, "^ds_(?!bpermute|read_b128)"), "0");
+      at_most("K loads of less than 16 bytes",
+              count(way, "^(buffer|global)_load_(dwordx[23]|ubyte|ushort)"), "0");
+      if (resident) {
+        at_most("q through LDS", count(way, "^ds_read"), "0");
+      } else {
+        at_most("memory accesses of the inner loop", count(way, "^(buffer|global|scratch)_|vmcnt"),
+                "0");
+      }
+      if (resident && k_flight.most < 8) {
+        faults.push_back("a unit of K is not on its way: " + std::to_string(k_flight.most) +
+                         " KiB");
+      }
+      if (least_kib != "-" && k_flight.least < std::stoi(least_kib)) {
+        faults.push_back("KiB still on the way " + std::to_string(k_flight.least) + ", less than " +
+                         least_kib);
+      }
+    }
+    const int waves = registers == 0 ? 8 : std::min(8, 512 / ((registers + 7) / 8 * 8));
+    std::printf("%-8s %-12s %4s %5s | %9d %10d %4d | %5zu %5d %6d %5d %6d %6d | %d-%d\n",
+                operation.c_str(), layout.c_str(), page.c_str(), heads.c_str(), registers, waves,
+                fact("LDSByteSize"), way.size(), count(way, "^v_mfma"), count(way, "^v_(?!mfma)"),
+                count(way, "^(buffer|global)_load"), count(way, "^s_nop"), count(way, "^s_waitcnt"),
+                k_flight.least, k_flight.most);
+    for (const std::string& fault : faults) std::printf("  FAILED: %s\n", fault.c_str());
+    ++(faults.empty() ? passed : failed);
+  }
+  std::printf("%d passed, %d failed\n", passed, failed);
+  return failed == 0 && passed > 0 ? 0 : 1;
+}
