@@ -774,9 +774,16 @@ END
 
 device 'logits: rows write what their sequence sees' detail/logits_gfx9.hpp "$shared" \
   'logits: what the rows*' << 'END'
-uniform(visible_tokens(args, run.seq, n))
+__builtin_amdgcn_readlane(visible, n)
 ====
 run.num_tokens
+END
+
+device 'logits: what half of the rows see is not known' detail/logits_gfx9.hpp "$shared" \
+  'logits: what the rows*' << 'END'
+lane_id() < args.next_n ? visible_tokens(args, run.seq, lane_id()) : 0;
+====
+lane_id() < args.next_n / 2 ? visible_tokens(args, run.seq, lane_id()) : 0;
 END
 
 device 'logits: 32-bit offsets of rows of logits, bytes' detail/logits_gfx9.hpp \
