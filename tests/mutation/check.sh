@@ -219,8 +219,9 @@ build_host() {
 # verdict INDEX PROGRAM: runs the tests; one line.
 verdict() {
   local i=$1 log=$scratch/$1.log status=0 how calls seconds=$SECONDS
-  KINDEX_MUTANT=$i LD_LIBRARY_PATH=$build/emulator timeout 300 "$2" "${specs[i]}" --abort \
-    > "$log" 2>&1 || status=$?
+  # The limit is on the instructions of one wave: many times what the longest test needs.
+  KINDEX_MUTANT=$i KINDEX_EMULATOR_LIMIT=20000000 LD_LIBRARY_PATH=$build/emulator \
+    timeout 300 "$2" "${specs[i]}" --abort > "$log" 2>&1 || status=$?
   calls=$(sed -n 's/^mutant: \(.* calls\)$/, \1/p' "$log")
   # The name of the case that failed stands between two lines of dashes.
   how=$(sed -n '/^-----/{n;p;q}' "$log")
