@@ -862,7 +862,7 @@ device 'logits: q that is too large for shared memory' detail/logits_gfx9.hpp "$
 <= max_dynamic_shared_bytes)
     return use(shared{});
 ====
-<= 2 * max_dynamic_shared_bytes)
+<= 3 * max_dynamic_shared_bytes)
     return use(shared{});
 END
 
