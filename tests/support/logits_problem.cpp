@@ -64,10 +64,11 @@ void append_logits(const test_case& test, const float* q, const float* weights, 
   const int group = kindex::quant_group(head_dim);
   const int num_scales = kindex::scales_per_token(head_dim);
   const bool exact = test.data == data_kind::exact;
-  // The contract's tolerance is a fraction of sum_h |w * relu| * scale. That may be next to nothing
-  // where a token's few products all are about 0, while the error of Hopper's matrix instructions
-  // (13 fraction bits) goes with the products that cancelled: below 64 heads, 2^-13 of those.
-  const bool by_products = is_nvidia() && test.num_heads < 64;
+  // The contract's tolerance is a fraction of sum_h |w * relu| * scale. With few heads that may be
+  // next to nothing, all products of a token being about 0, while the error of Hopper's matrix
+  // instructions (sums cut to 13 fraction bits, 32 dims at a time) goes with what cancelled. There
+  // it is measured by the products instead; a model of those sums stays below 2^-12 of them.
+  const bool by_products = is_nvidia() && (test.num_heads < 64 || head_dim > 128);
   for (std::size_t t = logits.size(); t < tokens; ++t) {
     const float* token = k + t * static_cast<std::size_t>(head_dim);
     const float* scale = scales + t * static_cast<std::size_t>(num_scales);
@@ -97,7 +98,7 @@ void append_logits(const test_case& test, const float* q, const float* weights, 
     if (!exact) {
       logit.tolerance =
           std::fabs(outer_scale) *
-          (by_products ? 0x1p-13 * product_magnitude : logits_tolerance() * relu_magnitude);
+          (by_products ? 0x1p-12 * product_magnitude : logits_tolerance() * relu_magnitude);
     }
     logits.push_back(logit);
   }
