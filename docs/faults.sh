@@ -112,9 +112,9 @@ cat > "$root/docs/faults.md" << END
 # Faults and the tests that rule them out
 
 Kinds of faults that users of such kernels have reported, and the test cases that would notice. One
-case goes through many shapes, page sizes, layouts and formats; most assertions are a launch whose
-whole output was compared, bit by bit or within the contract's tolerance, guard bytes included.
-Device tests run the kernels, on a GPU or on the emulator; host tests check the
+case goes through many shapes, page sizes, layouts and formats. An assertion is anything from one
+value to the whole output of a launch, compared bit by bit or within the contract's tolerance, guard
+bytes included. Device tests run the kernels, on a GPU or on the emulator; host tests check the
 arithmetic, the refusals and the reference that device tests compare with.
 \`kindex_tests '[class_A]'\` runs the tests of class A.
 
