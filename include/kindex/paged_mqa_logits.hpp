@@ -134,8 +134,10 @@ hipError_t paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t s
   detail::logits_args<geometry::page_size> args;
   args.data = static_cast<const char*>(params.cache.data);
   args.page_stride_bytes = params.cache.page_stride_bytes;
+  // Ids are int32: compared as unsigned, none from 2^31 on is a page, and 2^31 - 1 may be one.
+  constexpr std::int64_t num_ids = std::int64_t{1} << 31;
   args.num_pages = static_cast<std::uint32_t>(
-      params.cache.num_pages < 0x7FFFFFFF ? params.cache.num_pages : 0x7FFFFFFF);
+      params.cache.num_pages < num_ids ? params.cache.num_pages : num_ids);
   args.pages = detail::page_splitter<geometry::page_size>(params.cache.page_size);
   args.q = static_cast<const char*>(params.q);
   args.q_batch_stride = params.q_batch_stride;
