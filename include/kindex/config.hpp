@@ -92,6 +92,14 @@ CC__)
   __launch_bounds__(threads) __attribute__((amdgpu_waves_per_eu(waves_per_simd)))
 #endif
 
+/// Before a loop that seldom runs: one version of it, which takes few registers.
+#if defined(__clang__)
+#define KINDEX_PLAIN_LOOP \
+  _Pragma("clang loop unroll(disable) vectorize(disable) interleave(disable)")
+#else
+#define KINDEX_PLAIN_LOOP
+#endif
+
 // The namespace carries the version: two versions in one process do not pick each other's kernels.
 #define KINDEX_NAMESPACE_BEGIN \
   namespace kindex {           \

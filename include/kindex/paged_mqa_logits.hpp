@@ -51,12 +51,14 @@ struct paged_mqa_logits_config {
   /// gfx9: the number of heads with q in registers, else 0. Hopper: heads of one matrix
   /// instruction.
   static constexpr int heads = Heads;
-  /// gfx9: the register budget. 256 dims take twice the registers for K; pages of one token take
-  /// more for addresses than is left beside resident q.
-  static constexpr int waves_per_simd = Geometry::head_dim > 128           ? 2
-                                        : Query != query_source::registers ? 3
-                                        : Geometry::page_size == 1         ? 3
-                                                                           : 4;
+  /// gfx9: the register budget. 256 dims take twice the registers for K; units that lie in several
+  /// pages take more for addresses than is left beside resident q.
+  static constexpr int waves_per_simd =
+      Geometry::head_dim > 128 ? 2
+      : Query == query_source::registers&& Geometry::page_size != 0 &&
+              Geometry::page_size % detail::unit_tokens == 0
+          ? 4
+          : 3;
 
   /// True if the kernel serves rows of this shape.
   static constexpr bool serves(std::int64_t next_n, std::int64_t num_heads) {
@@ -78,6 +80,9 @@ KINDEX_KERNEL KINDEX_LAUNCH_BOUNDS(
     target::block_size,
     Config::waves_per_simd) void paged_mqa_logits_kernel([[maybe_unused]] Args args) {
 #if KINDEX_TARGET_SUPPORTED
+#if KINDEX_TARGET_CDNA
+  if constexpr (Config::query == query_source::registers) __builtin_assume(args.next_n == 1);
+#endif
   using engine_type = target::unit_engine<Config>;
   __shared__ typename engine_type::shared_state state;
   extern __shared__ char __attribute__((aligned(128))) dynamic_shared[];

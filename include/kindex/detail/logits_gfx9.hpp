@@ -24,10 +24,10 @@ namespace detail::gfx9 {
 
 inline constexpr int block_size = 256;
 
-/// Blocks of the launch for each compute unit, one wave for each SIMD. Its unit of K on the way, 10 MB
-/// over an MI300X, hides 1.9 us at the memory's peak; more waves would repeat the division of the work
-/// and the fetching of q.
-inline constexpr int blocks_per_compute_unit = 1;
+/// Blocks of the launch for each compute unit, two waves for each SIMD: one computes while the
+/// other waits for its results, which counts from two rows on, where there is as much to compute as
+/// to read. 20 MB of K on the way over an MI300X hide 3.8 us at the memory's peak.
+inline constexpr int blocks_per_compute_unit = 2;
 
 /// What beginning a sequence costs a block, in units.
 inline constexpr int sequence_start_cost = 1;
@@ -41,13 +41,14 @@ inline constexpr unsigned max_dynamic_shared_bytes = 60 * 1024;
 /// Dynamic shared memory of a launch: q as fragments, if it is kept there.
 template <class Config>
 constexpr unsigned dynamic_shared_bytes(std::int64_t next_n, std::int64_t num_heads) {
-  const std::int64_t fragments = next_n * ((num_heads + 15) / 16);
+  const std::int64_t blocks = next_n * ((num_heads + block_heads - 1) / block_heads);
   return Config::query == query_source::shared
-             ? static_cast<unsigned>(fragments * (16 * Config::geometry::head_dim + 64))
+             ? static_cast<unsigned>(blocks * block_heads * (Config::geometry::head_dim + 4))
              : 0u;
 }
 
-/// Calls `use` with the configuration for a shape. q in registers: one row of exactly Heads heads.
+/// Calls `use` with the configuration for a shape: exactly Heads heads, unless that is 0. q in
+/// registers: of one row.
 template <class Geometry, class Use>
 hipError_t with_logits_config(std::int64_t next_n, std::int64_t num_heads, Use use) {
   if constexpr (Geometry::head_dim <= 128) {  // there are registers for both q and K
@@ -59,71 +60,140 @@ hipError_t with_logits_config(std::int64_t next_n, std::int64_t num_heads, Use u
     }
   }
   using shared = paged_mqa_logits_config<Geometry, query_source::shared>;
-  if (dynamic_shared_bytes<shared>(next_n, num_heads) <= max_dynamic_shared_bytes)
+  if (dynamic_shared_bytes<shared>(next_n, num_heads) <= max_dynamic_shared_bytes) {
+    if (num_heads == 64) {
+      return use(paged_mqa_logits_config<Geometry, query_source::shared, 64>{});
+    }
     return use(shared{});
+  }
   return use(paged_mqa_logits_config<Geometry, query_source::global>{});
 }
 
 #if KINDEX_TARGET_CDNA
 
-/// Adds 16 heads of one tile to this lane's sums.
+/// q . k of a block of heads and one of tokens, scale group by scale group.
 template <class Geometry>
-KINDEX_DEVICE f32x2 add_heads(const fragment<Geometry::head_dim>& q, f32x4 weight,
-                              const fragment<Geometry::head_dim>& k,
-                              const unit_scales<Geometry::num_scales>& scales, int tile,
-                              f32x2 sum) {
+struct block_products {
+  f32x16 group[Geometry::num_scales];
+};
+
+/// Adds load j of a block of K to the products with a block of heads.
+template <class Geometry>
+KINDEX_DEVICE void multiply_add(const fragment<Geometry::head_dim>& q, u32x4 k, int j,
+                                block_products<Geometry>& products) {
+  constexpr int loads_per_group = fragment<Geometry::head_dim>::num_loads / Geometry::num_scales;
+  f32x16& sum = products.group[j / loads_per_group];
+  sum = multiply_add(q.load[j], k, sum);
+}
+
+/// Adds a block of heads of block b of the tokens to this lane's sums.
+template <class Geometry>
+KINDEX_DEVICE f32x2 add_heads(const block_products<Geometry>& products,
+                              const block_weights& weights,
+                              const unit_scales<Geometry::num_scales>& scales, int b, f32x2 sum) {
   if constexpr (Geometry::num_scales == 1) {
-    return add_weighted_relu(dot(q, k, 0), weight, sum);
+    return add_weighted_relu(products.group[0], weights, sum);
   } else {
-    const f32x2 scale = scales.value[tile];
-    const f32x4 low = dot(q, k, 0) * scale.x;
-    const f32x4 value =
-        __builtin_elementwise_fma(dot(q, k, 1), f32x4{scale.y, scale.y, scale.y, scale.y}, low);
-    return add_weighted_relu(value, weight, sum);
+    const f32x2 scale = scales.value[b];
+    f32x16 value;
+#pragma unroll
+    for (int i = 0; i < 16; i += 2) {
+      const f32x2 low = f32x2{products.group[0][i], products.group[0][i + 1]} * scale.x;
+      const f32x2 both = __builtin_elementwise_fma(
+          f32x2{products.group[1][i], products.group[1][i + 1]}, f32x2{scale.y, scale.y}, low);
+      value[i] = both.x;
+      value[i + 1] = both.y;
+    }
+    return add_weighted_relu(value, weights, sum);
   }
 }
 
-/// The 64 logits of a unit, one per lane, from the sums of the four lane groups.
+/// The 64 logits of a unit, one per lane, from the sums of the two lane groups.
 template <class Geometry>
-KINDEX_DEVICE float finish_unit(const f32x2 (&sums)[tiles_per_unit],
+KINDEX_DEVICE float finish_unit(const f32x2 (&sums)[blocks_per_unit],
                                 const unit_scales<Geometry::num_scales>& scales, bool lane_valid) {
-  const float partial[tiles_per_unit] = {sums[0].x + sums[0].y, sums[1].x + sums[1].y,
-                                         sums[2].x + sums[2].y, sums[3].x + sums[3].y};
-  float logit = reduce_lane_groups(partial);
+  float logit = reduce_lane_groups(sums[0].x + sums[0].y, sums[1].x + sums[1].y);
   if constexpr (Geometry::num_scales == 1) logit *= scales.value;
   return lane_valid ? logit : -__builtin_inff();
 }
 
+/// Bytes of logits that a row with rest tokens from a unit's first on has in that unit.
+KINDEX_DEVICE int logit_bytes(int rest) {
+  const int tokens = rest < unit_tokens ? rest : unit_tokens;
+  return tokens > 0 ? tokens * 4 : 0;
+}
+
 /// Writes a unit's logits of one row up to what the row sees: the buffer ends there.
-template <class Args>
-KINDEX_DEVICE void store_logits(const Args& args, std::int64_t row, int unit, int visible,
-                                float logit) {
-  const int first = unit * unit_tokens;
-  const int tokens = visible - first < unit_tokens ? visible - first : unit_tokens;
-  const raw_buffer out = {args.logits + row * args.logits_row_stride + first,
-                          tokens > 0 ? tokens * 4 : 0};
+KINDEX_DEVICE void store_logits(float* logits, int num_bytes, float logit) {
+  const raw_buffer out = {logits, num_bytes};
   out.store_float(lane_id() * 4, logit);
 }
 
-/// Reads 16 heads of a row of q, from head 16 * tile on, and this lane's four weights. Heads that
-/// do not exist (8 heads fill half a tile) take the bytes of one that does, and weigh nothing.
+/// Waits for what is on its way into registers, all at once: the compiler would wait for one after
+/// another.
+template <int NumLoads>
+KINDEX_DEVICE void wait_for(u32x4 (&loads)[NumLoads]) {
+  if constexpr (NumLoads == 2) {
+    asm volatile("" : "+v"(loads[0]), "+v"(loads[1]));
+  } else {
+    static_assert(NumLoads % 4 == 0);
+#pragma unroll
+    for (int i = 0; i < NumLoads; i += 4) {
+      asm volatile("" : "+v"(loads[i]), "+v"(loads[i + 1]), "+v"(loads[i + 2]), "+v"(loads[i + 3]));
+    }
+  }
+}
+KINDEX_DEVICE void wait_for(block_weights& weights) {
+  asm volatile(""
+               : "+v"(weights.quad[0]), "+v"(weights.quad[1]), "+v"(weights.quad[2]),
+                 "+v"(weights.quad[3]));
+}
+
+/// Memory accesses and matrix instructions stay where they are: the compiler would move loads that
+/// are meant to be a unit ahead down to their use, to save registers.
+KINDEX_DEVICE void keep_order_of_memory_and_matrix() {
+  constexpr int vector_and_scalar_arithmetic = 0x2 | 0x4;
+  __builtin_amdgcn_sched_barrier(vector_and_scalar_arithmetic);
+}
+
+/// Reads a block of heads of a row of q. Heads that do not exist take the bytes of one that does.
 template <class Geometry, class Args>
-KINDEX_DEVICE void load_heads(const Args& args, std::int64_t seq, int n, int tile, int num_heads,
-                              fragment<Geometry::head_dim>& q, f32x4& weight) {
-  const int lane = lane_id();
-  const int head = tile * 16 + lane % 16;
+KINDEX_DEVICE void load_heads(const Args& args, std::int64_t seq, int n, int block, int num_heads,
+                              unsigned lane, fragment<Geometry::head_dim>& q) {
+  const int head = block * block_heads + static_cast<int>(lane % block_heads);
   const char* const source = args.q + seq * args.q_batch_stride + n * args.q_next_n_stride +
-                             (head < num_heads ? head : head - 8) * args.q_head_stride +
-                             lane / 16 * unit_bytes;
+                             (head < num_heads ? head : 0) * args.q_head_stride +
+                             lane / block_heads * unit_bytes;
 #pragma unroll
   for (int j = 0; j < fragment<Geometry::head_dim>::num_loads; ++j) {
-    q.load[j] = load_unit<16>(source + j * 64);
+    q.load[j] = load_unit<16>(source + j * 32);
   }
-  const int first_head = tile * 16 + lane / 16 * 4;
-  const bool exists = first_head < num_heads;
-  const float* const weights = args.weights + (seq * args.next_n + n) * args.weights_row_stride;
-  const u32x4 loaded = load_unit<4>(weights + (exists ? first_head : 0));
-  weight = exists ? __builtin_bit_cast(f32x4, loaded) : f32x4{0, 0, 0, 0};
+}
+
+/// The weight of a head of a row; 0 if there is no such head.
+template <class Args>
+KINDEX_DEVICE float load_weight(const Args& args, std::int64_t seq, int n, int head,
+                                int num_heads) {
+  const float* const row = args.weights + (seq * args.next_n + n) * args.weights_row_stride;
+  const float weight = row[head < num_heads ? head : 0];
+  return head < num_heads ? weight : 0.0f;
+}
+
+/// This lane's weights of a block of heads from shared memory, where they lie in order; the address
+/// is that of the lane's first.
+KINDEX_DEVICE block_weights read_weights(const char* weights) {
+  block_weights loaded;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    loaded.quad[i] = __builtin_bit_cast(f32x4, load_unit<16>(weights + i * 2 * unit_bytes));
+  }
+  return loaded;
+}
+
+/// Heads of a row, known to the compiler if Config names them.
+template <class Config, class Args>
+KINDEX_DEVICE int heads_of(const Args& args) {
+  return Config::heads != 0 ? Config::heads : args.num_heads;
 }
 
 /// Piece of a sequence that one wave computes: units first, first + step, … below end.
@@ -135,178 +205,294 @@ struct unit_run {
   int step;
 };
 
-/// One row whose q stays in registers. A tile is loaded again, for the next unit, as soon as the
-/// matrix instructions that read it have been issued: four tiles of registers keep four in flight.
+/// One row whose q stays in registers; its weights are in shared memory. A register of K is loaded
+/// again, for the next unit, as soon as the matrix instructions that read it have been issued: a
+/// unit's registers keep a whole unit in flight.
 template <class Config, class Args>
-KINDEX_DEVICE void run_resident(const Args& args, const unit_run& run) {
+KINDEX_DEVICE void run_resident(const Args& args, const char* weights, const unit_run& run) {
   using geometry = typename Config::geometry;
   using stream_type = page_stream<geometry>;
-  constexpr int head_tiles = Config::heads / 16;
+  constexpr int head_blocks = (Config::heads + block_heads - 1) / block_heads;
   stream_type stream(args);
   stream.start(run.seq, run.num_tokens, run.first, run.end, run.step);
   stream.prepare(run.first);
   typename stream_type::scales scales, next_scales;
   stream.load_scales(scales);
   bool lane_valid = stream.lane_valid();
-  typename stream_type::tile k[tiles_per_unit];
+  typename stream_type::block k[blocks_per_unit];
 #pragma unroll
-  for (int i = 0; i < tiles_per_unit; ++i) stream.load_tile(i, k[i]);
-  fragment<geometry::head_dim> q[head_tiles];
-  f32x4 weight[head_tiles];
+  for (int b = 0; b < blocks_per_unit; ++b) {
 #pragma unroll
-  for (int m = 0; m < head_tiles; ++m) {
-    load_heads<geometry>(args, run.seq, 0, m, Config::heads, q[m], weight[m]);
+    for (int j = 0; j < stream_type::block::num_loads; ++j) k[b].load[j] = stream.load_k(b, j);
+  }
+  float* const logits = args.logits + run.seq * args.logits_row_stride;
+  fragment<geometry::head_dim> q[head_blocks];
+#pragma unroll
+  for (int m = 0; m < head_blocks; ++m) {
+    load_heads<geometry>(args, run.seq, 0, m, Config::heads, fresh_lane_id(), q[m]);
   }
 
   // q is here before the loop begins: the compiler would otherwise wait for it in every round, and
   // with it, loads being counted in order, for all of K that is on its way.
-  wait_for_loads<0>();
+#pragma unroll
+  for (int m = 0; m < head_blocks; ++m) wait_for(q[m].load);
 
   for (int unit = run.first; unit < run.end; unit += run.step) {
     stream.prepare(unit + run.step);
     stream.load_scales(next_scales);
     const bool next_lane_valid = stream.lane_valid();
-    f32x2 sums[tiles_per_unit] = {};
+    f32x2 sums[blocks_per_unit] = {};
 #pragma unroll
-    for (int i = 0; i < tiles_per_unit; ++i) {
+    for (int b = 0; b < blocks_per_unit; ++b) {
+      block_products<geometry> products[head_blocks] = {};
 #pragma unroll
-      for (int m = 0; m < head_tiles; ++m) {
-        sums[i] = add_heads<geometry>(q[m], weight[m], k[i], scales, i, sums[i]);
+      for (int j = 0; j < stream_type::block::num_loads; ++j) {
+#pragma unroll
+        for (int m = 0; m < head_blocks; ++m) {
+          multiply_add<geometry>(q[m], k[b].load[j], j, products[m]);
+        }
+        k[b].load[j] = stream.load_k(b, j);
+        keep_order_of_memory_and_matrix();
       }
-      stream.load_tile(i, k[i]);
-      // Tiles stay in order: the compiler would gather the waits for several at one place.
+#pragma unroll
+      for (int m = 0; m < head_blocks; ++m) {
+        block_weights block = read_weights(weights + m * block_heads * 4);
+        wait_for(block);
+        sums[b] = add_heads<geometry>(products[m], block, scales, b, sums[b]);
+      }
+      // Two blocks at once would need twice the registers for results.
       __builtin_amdgcn_sched_barrier(0);
     }
-    store_logits(args, run.seq, unit, run.num_tokens,
+    store_logits(logits + unit * unit_tokens, logit_bytes(run.num_tokens - unit * unit_tokens),
                  finish_unit<geometry>(sums, scales, lane_valid));
     scales = next_scales;
     lane_valid = next_lane_valid;
   }
 }
 
-/// q of all rows of a sequence as fragments of 16 heads, with their weights, in shared memory. A
-/// fragment's loads lie there lane after lane, so that reading them has no bank conflicts.
-template <class Geometry>
+/// q of all rows of a sequence as blocks of heads, with their weights, in shared memory. A block's
+/// loads lie there lane after lane, so that reading them has no bank conflicts.
+template <class Config>
 class shared_query {
-  static constexpr int loads = fragment<Geometry::head_dim>::num_loads;
-  static constexpr int fragment_bytes = loads * wave_size * unit_bytes;
-  static constexpr int weight_bytes = 64;
+  using geometry = typename Config::geometry;
+  using q_fragment = fragment<geometry::head_dim>;
+  static constexpr int loads = q_fragment::num_loads;
+  static constexpr int load_bytes = wave_size * unit_bytes;
+  static constexpr int block_bytes = loads * load_bytes + block_heads * 4;
+
+  template <class Args>
+  static KINDEX_DEVICE int head_blocks(const Args& args) {
+    return (heads_of<Config>(args) + block_heads - 1) / block_heads;
+  }
 
  public:
-  template <class Args>
-  KINDEX_DEVICE shared_query(const Args& args, char* storage)
-      : fragments_(storage + lane_id() * unit_bytes),
-        weights_(storage + args.next_n * ((args.num_heads + 15) / 16) * fragment_bytes +
-                 lane_id() / 16 * unit_bytes) {}
+  KINDEX_DEVICE explicit shared_query(char* storage) : storage_(storage) {}
 
   /// All threads of the block take part.
   template <int BlockSize, class Args>
   KINDEX_DEVICE void load_sequence(const Args& args, std::int64_t seq) {
     __syncthreads();  // nobody reads the previous sequence's any more
-    const int head_tiles = (args.num_heads + 15) / 16;
-    for (int f = uniform(static_cast<int>(threadIdx.x) / wave_size); f < args.next_n * head_tiles;
-         f += BlockSize / wave_size) {
-      fragment<Geometry::head_dim> q;
-      f32x4 weight;
-      load_heads<Geometry>(args, seq, f / head_tiles, f % head_tiles, args.num_heads, q, weight);
+    for (int n = uniform(static_cast<int>(threadIdx.x) / wave_size); n < args.next_n;
+         n += BlockSize / wave_size) {
+      const unsigned lane = fresh_lane_id();
+      char* block = storage_ + n * head_blocks(args) * block_bytes;
+      for (int m = 0; m < head_blocks(args); ++m, block += block_bytes) {
+        q_fragment q;
+        load_heads<geometry>(args, seq, n, m, heads_of<Config>(args), lane, q);
+        const float weight =
+            load_weight(args, seq, n, m * block_heads + static_cast<int>(lane % block_heads),
+                        heads_of<Config>(args));
+        wait_for(q.load);
 #pragma unroll
-      for (int j = 0; j < loads; ++j) {
-        store_unit<16>(fragments_ + f * fragment_bytes + j * wave_size * unit_bytes, q.load[j]);
-      }
-      // Sixteen lanes hold the same four weights; one writes them.
-      if (lane_id() % 16 == 0) {
-        store_unit<16>(weights_ + f * weight_bytes, __builtin_bit_cast(u32x4, weight));
+        for (int j = 0; j < loads; ++j) {
+          store_unit<16>(block + j * load_bytes + lane * unit_bytes, q.load[j]);
+        }
+        // Twice the same.
+        reinterpret_cast<float*>(block + loads * load_bytes)[lane % block_heads] = weight;
       }
     }
     __syncthreads();
   }
 
-  template <class Args>
-  KINDEX_DEVICE void load(const Args& args, std::int64_t, int n, int tile,
-                          fragment<Geometry::head_dim>& q, f32x4& weight) const {
-    const int f = n * ((args.num_heads + 15) / 16) + tile;
+  /// Reads row after row, and again from the start.
+  class reader {
+   public:
+    KINDEX_DEVICE reader(const char* storage, int row_bytes, int num_rows)
+        : q_(storage + lane_id() * unit_bytes),
+          weights_(storage + loads * load_bytes + lane_id() / 32 * unit_bytes),
+          row_bytes_(row_bytes),
+          end_(row_bytes * num_rows) {}
+
+    /// Block m of the row.
+    template <class Args>
+    KINDEX_DEVICE void load(const Args&, int, int m, q_fragment& q) const {
 #pragma unroll
-    for (int j = 0; j < loads; ++j) {
-      q.load[j] = load_unit<16>(fragments_ + f * fragment_bytes + j * wave_size * unit_bytes);
+      for (int j = 0; j < loads; ++j) {
+        q.load[j] = load_unit<16>(q_ + row_ + m * block_bytes + j * load_bytes);
+      }
     }
-    weight = __builtin_bit_cast(f32x4, load_unit<16>(weights_ + f * weight_bytes));
+    template <class Args>
+    KINDEX_DEVICE block_weights load_weights(const Args&, int, int m) const {
+      return read_weights(weights_ + row_ + m * block_bytes);
+    }
+    KINDEX_DEVICE void next_row() {
+      row_ += row_bytes_;
+      row_ = row_ == end_ ? 0 : row_;
+    }
+
+   private:
+    const char* q_;
+    const char* weights_;
+    int row_bytes_;
+    int end_;
+    int row_ = 0;
+  };
+
+  template <class Args>
+  KINDEX_DEVICE reader begin(const Args& args, std::int64_t) const {
+    return reader(storage_, head_blocks(args) * block_bytes, args.next_n);
   }
 
  private:
-  char* fragments_;
-  char* weights_;
+  char* storage_;
 };
 
 /// q that is too large for shared memory: every unit reads it again, from the caches.
-template <class Geometry>
+template <class Config>
 class global_query {
+  using geometry = typename Config::geometry;
+
  public:
-  template <class Args>
-  KINDEX_DEVICE global_query(const Args&, char*) {}
+  KINDEX_DEVICE explicit global_query(char*) {}
 
   template <int BlockSize, class Args>
   KINDEX_DEVICE void load_sequence(const Args&, std::int64_t) {}
 
+  class reader {
+   public:
+    KINDEX_DEVICE explicit reader(std::int64_t seq) : seq_(seq) {}
+
+    template <class Args>
+    KINDEX_DEVICE void load(const Args& args, int n, int m, fragment<geometry::head_dim>& q) const {
+      load_heads<geometry>(args, seq_, n, m, args.num_heads, fresh_lane_id(), q);
+    }
+    template <class Args>
+    KINDEX_DEVICE block_weights load_weights(const Args& args, int n, int m) const {
+      block_weights weights;
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        weights.quad[i / 4][i % 4] =
+            load_weight(args, seq_, n, m * block_heads + i / 4 * 8 + lane_id() / 32 * 4 + i % 4,
+                        args.num_heads);
+      }
+      return weights;
+    }
+    KINDEX_DEVICE void next_row() {}
+
+   private:
+    std::int64_t seq_;
+  };
+
   template <class Args>
-  KINDEX_DEVICE void load(const Args& args, std::int64_t seq, int n, int tile,
-                          fragment<Geometry::head_dim>& q, f32x4& weight) const {
-    load_heads<Geometry>(args, seq, n, tile, args.num_heads, q, weight);
+  KINDEX_DEVICE reader begin(const Args&, std::int64_t seq) const {
+    return reader(seq);
   }
 };
 
-/// Any number of rows and heads: K of a unit stays in registers while q passes by, 16 heads at a
-/// time; the next unit's K is on its way into a second set of registers meanwhile.
+/// Any number of rows and heads: K of a unit stays in registers while q passes by, a block of heads
+/// at a time; the next unit's K is on its way into a second set of registers meanwhile.
 template <class Config, class Args, class Query>
 KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit_run& run) {
   using geometry = typename Config::geometry;
   using stream_type = page_stream<geometry>;
+  constexpr int num_loads = stream_type::block::num_loads;
   struct unit_registers {
-    typename stream_type::tile k[tiles_per_unit];
+    typename stream_type::block k[blocks_per_unit];
     typename stream_type::scales scales;
     bool lane_valid;
   };
   stream_type stream(args);
-  const int head_tiles = (args.num_heads + 15) / 16;
-  // Lane n: what row n sees. Here before the loop begins, for the reason given in run_resident.
-  const int visible = lane_id() < args.next_n ? visible_tokens(args, run.seq, lane_id()) : 0;
-  wait_for_loads<0>();
-
+  // Lane n knows what row n sees.
+  const int visible = visible_tokens(args, run.seq, lane_id() < args.next_n ? lane_id() : 0);
   const auto load = [&](int unit, unit_registers& to) {
     stream.prepare(unit);
     stream.load_scales(to.scales);
     to.lane_valid = stream.lane_valid();
 #pragma unroll
-    for (int i = 0; i < tiles_per_unit; ++i) stream.load_tile(i, to.k[i]);
-  };
-  const auto compute = [&](int unit, const unit_registers& from) {
-    for (int n = 0; n < args.next_n; ++n) {
-      f32x2 sums[tiles_per_unit] = {};
-      for (int m = 0; m < head_tiles; ++m) {
-        fragment<geometry::head_dim> q;
-        f32x4 weight;
-        query.load(args, run.seq, n, m, q, weight);
+    for (int b = 0; b < blocks_per_unit; ++b) {
 #pragma unroll
-        for (int i = 0; i < tiles_per_unit; ++i) {
-          sums[i] = add_heads<geometry>(q, weight, from.k[i], from.scales, i, sums[i]);
-        }
-      }
-      store_logits(args, run.seq * args.next_n + n, unit, __builtin_amdgcn_readlane(visible, n),
-                   finish_unit<geometry>(sums, from.scales, from.lane_valid));
+      for (int j = 0; j < num_loads; ++j) to.k[b].load[j] = stream.load_k(b, j);
     }
+    __builtin_amdgcn_sched_barrier(0);
+  };
+  auto blocks = query.begin(args, run.seq);
+  constexpr int known_head_blocks = (Config::heads + block_heads - 1) / block_heads;
+  const int head_blocks = (heads_of<Config>(args) + block_heads - 1) / block_heads;
+  fragment<geometry::head_dim> q;
+  blocks.load(args, 0, 0, q);
+  const auto compute = [&](int unit, unit_registers& from) {
+  // Wait for this unit here, where the compiler can count what was issued since: it would
+  // wait for everything, the next unit included, before a loop that also stores.
+#pragma unroll
+    for (int b = blocks_per_unit - 1; b >= 0; --b) wait_for(from.k[b].load);
+    from.scales.wait();
+    __builtin_amdgcn_sched_barrier(0);
+    float* logits =
+        args.logits + run.seq * args.next_n * args.logits_row_stride + unit * unit_tokens;
+    // As logit_bytes; written so that it becomes a median.
+    const int rest = visible - unit * unit_tokens;
+    const int visible_bytes = (rest < 0 ? 0 : rest < unit_tokens ? rest : unit_tokens) * 4;
+    int n = 0;
+    do {
+      f32x2 sums[blocks_per_unit] = {};
+      const auto add_block = [&](int m) {
+        wait_for(q.load);
+        block_products<geometry> products[blocks_per_unit] = {};
+#pragma unroll
+        for (int j = 0; j < num_loads; ++j) {
+#pragma unroll
+          for (int b = 0; b < blocks_per_unit; ++b) {
+            multiply_add<geometry>(q, from.k[b].load[j], j, products[b]);
+          }
+        }
+        __builtin_amdgcn_sched_barrier(0);
+        block_weights weights = blocks.load_weights(args, n, m);
+        if (m + 1 < head_blocks) {
+          blocks.load(args, n, m + 1, q);
+        } else {
+          blocks.next_row();
+          blocks.load(args, n + 1 < args.next_n ? n + 1 : 0, 0, q);
+        }
+        wait_for(weights);
+#pragma unroll
+        for (int b = 0; b < blocks_per_unit; ++b) {
+          sums[b] = add_heads<geometry>(products[b], weights, from.scales, b, sums[b]);
+        }
+        __builtin_amdgcn_sched_barrier(0);
+      };
+      if constexpr (known_head_blocks != 0) {
+#pragma unroll
+        for (int m = 0; m < known_head_blocks; ++m) add_block(m);
+      } else {
+        int m = 0;
+        do {
+          add_block(m);
+        } while (++m < head_blocks);
+      }
+      store_logits(logits, __builtin_amdgcn_readlane(visible_bytes, n),
+                   finish_unit<geometry>(sums, from.scales, from.lane_valid));
+      logits += args.logits_row_stride;
+    } while (++n < args.next_n);
   };
 
   stream.start(run.seq, run.num_tokens, run.first, run.end, run.step);
   unit_registers even, odd;
   load(run.first, even);
   for (int unit = run.first;;) {
-    // A unit must have arrived before the loops over its rows begin, or they would wait for the
-    // next one as well.
     load(unit + run.step, odd);
-    wait_for_loads<stream_type::loads_per_unit>();
     compute(unit, even);
     if ((unit += run.step) >= run.end) break;
     load(unit + run.step, even);
-    wait_for_loads<stream_type::loads_per_unit>();
     compute(unit, odd);
     if ((unit += run.step) >= run.end) break;
   }
@@ -317,24 +503,31 @@ template <class Config>
 class unit_engine {
   using geometry = typename Config::geometry;
   using args_type = logits_args<geometry::page_size>;
-  using query_type = std::conditional_t<Config::query == query_source::shared,
-                                        shared_query<geometry>, global_query<geometry>>;
+  using query_type = std::conditional_t<Config::query == query_source::shared, shared_query<Config>,
+                                        global_query<Config>>;
+  static constexpr bool is_resident = Config::query == query_source::registers;
+  static constexpr int resident_heads =
+      is_resident ? (Config::heads + block_heads - 1) / block_heads * block_heads : 1;
 
  public:
-  struct shared_state {};
+  struct shared_state {
+    // Of resident q; every wave has its own, so that no wave waits for another.
+    alignas(16) float weights[units_per_step][resident_heads];
+  };
 
-  KINDEX_DEVICE unit_engine(const args_type& args, char* storage, shared_state&)
+  KINDEX_DEVICE unit_engine(const args_type& args, char* storage, shared_state& state)
       : args_(args),
-        query_(args, storage),
-        wave_(uniform(static_cast<int>(threadIdx.x) / wave_size)) {}
+        query_(storage),
+        wave_(uniform(static_cast<int>(threadIdx.x) / wave_size)),
+        weights_(state.weights[wave_]) {}
 
   /// All of a block's work, by all of its threads: waves take turns with the units.
   KINDEX_DEVICE void run(const block_work& work) {
     for_each_piece(args_, work, sequence_start_cost,
                    [&](int seq, int num_tokens, int first, int end) {
                      const unit_run own = {seq, num_tokens, first + wave_, end, units_per_step};
-                     if constexpr (Config::query == query_source::registers) {
-                       if (own.first < end) run_resident<Config>(args_, own);
+                     if constexpr (is_resident) {
+                       if (own.first < end) run_with_resident_query(own);
                      } else {
                        query_.template load_sequence<block_size>(args_, seq);
                        if (own.first < end) run_streamed<Config>(args_, query_, own);
@@ -343,9 +536,18 @@ class unit_engine {
   }
 
  private:
+  KINDEX_DEVICE void run_with_resident_query(const unit_run& run) {
+    const unsigned lane = fresh_lane_id();
+    const int head = static_cast<int>(lane % resident_heads);
+    weights_[head] = load_weight(args_, run.seq, 0, head, Config::heads);
+    run_resident<Config>(args_, reinterpret_cast<const char*>(weights_) + lane / 32 * unit_bytes,
+                         run);
+  }
+
   const args_type& args_;
   query_type query_;
   int wave_;
+  float* weights_;
 };
 
 #endif  // KINDEX_TARGET_CDNA

@@ -72,13 +72,13 @@ struct logits_args {
 /// Tokens that row n of sequence seq sees.
 template <class Args>
 KINDEX_DEVICE int visible_tokens(const Args& args, std::int64_t seq, int n) {
-  // Lengths near INT_MIN must not wrap on their way to 0.
-  std::int64_t visible =
-      args.context_lens[seq * args.context_lens_batch_stride +
-                        (args.lens_per_row ? n * args.context_lens_next_n_stride : 0)];
+  int visible = args.context_lens[seq * args.context_lens_batch_stride +
+                                  (args.lens_per_row ? n * args.context_lens_next_n_stride : 0)];
+  // First up to 0: lengths near INT_MIN must not wrap.
+  visible = visible > 0 ? visible : 0;
   if (!args.lens_per_row) visible += n + 1 - args.next_n;
-  visible = visible < 0 ? 0 : visible;
-  return static_cast<int>(visible < args.max_visible ? visible : args.max_visible);
+  visible = visible > 0 ? visible : 0;
+  return visible < args.max_visible ? visible : args.max_visible;
 }
 
 /// Tokens that at least one row of a sequence sees: what has to be read.
@@ -86,7 +86,8 @@ template <class Args>
 KINDEX_DEVICE int sequence_tokens(const Args& args, std::int64_t seq) {
   if (!args.lens_per_row) return visible_tokens(args, seq, args.next_n - 1);
   int longest = 0;
-#pragma unroll 1  // many copies of this are inlined, and code that is not in the caches costs more
+  // Many copies of this are inlined, and code that is not in the caches costs more.
+  KINDEX_PLAIN_LOOP
   for (int n = 0; n < args.next_n; ++n) {
     const int visible = visible_tokens(args, seq, n);
     longest = visible > longest ? visible : longest;

@@ -3,11 +3,12 @@
 //
 // How a wave reads the K and the scales of one sequence, unit by unit, straight into registers.
 //
-// Page ids come 64 at a time, one per lane, a chunk ahead of their use, and are then picked by
-// v_readlane: no memory access stands between a unit and the addresses of its K. K goes through
-// buffer descriptors that are made anew for each page (their base has 48 bits, so no offset ever
-// wraps) and end where the visible tiles end: past that, and for page ids that are none, the
-// hardware returns zeros without touching memory.
+// Page ids come 64 at a time, one per lane, a chunk ahead of their use, and are then picked by lane
+// exchanges: no memory access stands between a unit and the addresses of its K. Where a unit lies
+// in one page, K goes through a buffer descriptor that is made anew for each unit (its base has 48
+// bits, so no offset ever wraps) and ends where the visible tiles end: past that, and for page ids
+// that are none, the hardware returns zeros without touching memory. Elsewhere every lane has an
+// address of its own, and lanes without a token read zeros from the code object.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -38,9 +39,8 @@ struct raw_buffer {
   KINDEX_DEVICE u32x4 load_unit(int offset) const {
     return __builtin_amdgcn_raw_buffer_load_b128(descriptor(), offset, 0, 0);
   }
-  KINDEX_DEVICE float load_float(int offset) const {
-    return __builtin_bit_cast(float,
-                              __builtin_amdgcn_raw_buffer_load_b32(descriptor(), offset, 0, 0));
+  KINDEX_DEVICE std::uint32_t load_word(int offset) const {
+    return __builtin_amdgcn_raw_buffer_load_b32(descriptor(), offset, 0, 0);
   }
   KINDEX_DEVICE f32x2 load_float2(int offset) const {
     return __builtin_bit_cast(f32x2,
@@ -51,6 +51,13 @@ struct raw_buffer {
                                           offset, 0, 0);
   }
 };
+
+/// Zeros to read, as many as a lane's loads of a block may span.
+template <int Bytes>
+KINDEX_DEVICE const char* readable_zeros() {
+  static const u32x4 zeros[Bytes / unit_bytes] = {};
+  return reinterpret_cast<const char*>(zeros);
+}
 
 /// Page ids of one sequence: two chunks of 64 table entries, one entry a lane.
 template <int PageSize>
@@ -72,14 +79,18 @@ class page_ids {
 
   /// Makes the entries of a unit, up to last_entry, available. Units come in order.
   KINDEX_DEVICE void advance(int last_entry) {
-    if (last_entry - first_ >= 64) {
+    if (__builtin_expect(last_entry - first_ >= 64, PageSize == 1)) {
       first_ += chunk_;
-      ids_ = next_ids_;
+      // The copy is over before the load starts: the compiler would otherwise load into a third
+      // register and wait for that to copy it.
+      int chunk = next_ids_;
+      asm volatile("" : "+v"(chunk));
+      ids_ = chunk;
       next_ids_ = load(first_ + chunk_);
     }
   }
 
-  /// The id in an entry, in a scalar register. Past the last page of the sequence: -1.
+  /// The id in an entry, in a scalar register. Past the last page of the sequence: any.
   KINDEX_DEVICE std::uint32_t uniform_id(int entry) const {
     return static_cast<std::uint32_t>(__builtin_amdgcn_readlane(ids_, entry - first_));
   }
@@ -91,8 +102,10 @@ class page_ids {
 
  private:
   KINDEX_DEVICE int load(int first) const {
-    const int entry = first + lane_id();
-    return entry < num_entries_ ? table_row_[entry] : -1;
+    const int rest = num_entries_ - first;
+    const int entries = uniform(rest < 0 ? 0 : rest < wave_size ? rest : wave_size);
+    const raw_buffer chunk = {table_row_ + first, entries * 4};
+    return static_cast<int>(chunk.load_word(lane_id() * 4));
   }
 
   const std::int32_t* table_row_;
@@ -103,16 +116,23 @@ class page_ids {
   int next_ids_;
 };
 
-/// Scales of the four tiles as one lane needs them. One scale a token: that of token l of the unit,
-/// applied to the finished sum. Several: those of token l%16 of each tile, applied before the relu.
+/// Scales of a unit as one lane needs them. One scale a token: that of token l of the unit, applied
+/// to the finished sum. Several: those of token l%32 of each block, applied before the relu.
 template <int NumScales>
 struct unit_scales {
   static_assert(NumScales == 2, "kindex: one or two scales a token");
-  f32x2 value[tiles_per_unit];
+  f32x2 value[blocks_per_unit];
+
+  KINDEX_DEVICE void wait() const {
+#pragma unroll
+    for (int b = 0; b < blocks_per_unit; ++b) asm volatile("" ::"v"(value[b]));
+  }
 };
 template <>
 struct unit_scales<1> {
   float value;
+
+  KINDEX_DEVICE void wait() const { asm volatile("" ::"v"(value)); }
 };
 
 /// K, scales and validity of one unit on their way into registers.
@@ -121,25 +141,28 @@ class page_stream {
   static constexpr int page_size = Geometry::page_size;
   static constexpr int head_dim = Geometry::head_dim;
   static constexpr int num_scales = Geometry::num_scales;
-  static constexpr bool per_token_pages = page_size == 1;
   static constexpr bool unit_in_page = page_size != 0 && page_size % unit_tokens == 0;
-  static constexpr int num_sources = unit_in_page ? 1 : tiles_per_unit;
-  static constexpr int tile_bytes = tile_tokens * head_dim;
-  static constexpr int load_stride = Geometry::layout == page_layout::plain ? 64 : 1024;
+  static constexpr bool is_plain = Geometry::layout == page_layout::plain;
+  /// From load to load of a lane: 32 dims on.
+  static constexpr int load_stride = is_plain ? 32 : 2 * 256;
   using args_type = logits_args<page_size>;
 
  public:
-  using tile = fragment<head_dim>;
+  using block = fragment<head_dim>;
   using scales = unit_scales<num_scales>;
-  /// Loads that load_tile for all tiles and load_scales issue together.
-  static constexpr int loads_per_unit =
-      tiles_per_unit * tile::num_loads + (num_scales == 1 ? 1 : tiles_per_unit);
 
   KINDEX_DEVICE explicit page_stream(const args_type& args) : args_(args) {
-    const int lane = lane_id();
-    lane_offset_ = Geometry::layout == page_layout::plain
-                       ? lane % tile_tokens * head_dim + lane / tile_tokens * unit_bytes
-                       : lane * unit_bytes;
+    const unsigned lane = fresh_lane_id();
+    const int token = static_cast<int>(lane % block_tokens);
+    const int dim = static_cast<int>(lane / block_tokens) * unit_bytes;
+    lane_offset_ = static_cast<int>(
+        k_offset_in_page(Geometry::layout, head_dim, unit_in_page ? token : 0, dim));
+    if constexpr (unit_in_page) {
+#pragma unroll
+      for (int b = 0; b < blocks_per_unit; ++b) {
+        block_offset_[b] = lane_offset_ + b * block_tokens * head_dim;
+      }
+    }
   }
 
   /// Turns to units first, first + step, … below end of a sequence with num_tokens > 0 tokens.
@@ -157,39 +180,36 @@ class page_stream {
 
   /// Makes the addresses of a unit. Past the last one: a unit without tokens.
   KINDEX_DEVICE void prepare(int unit) {
-    const int first_token = unit * unit_tokens;
-    const int tokens = num_tokens_ - first_token;
-    if constexpr (per_token_pages) {
-      prepare_tokens(first_token);
-    } else if constexpr (unit_in_page) {
+    if constexpr (unit_in_page) {
       constexpr int units_per_page = page_size / unit_tokens;
       const int entry = unit / units_per_page;
       ids_.advance(entry);
       const std::uint32_t id = ids_.uniform_id(entry);
       lane_valid_ = id < args_.num_pages;
-      const bool readable = lane_valid_ && tokens > 0;
-      const int here = tokens < unit_tokens ? tokens : unit_tokens;
+      int tokens = lane_valid_ ? num_tokens_ - unit * unit_tokens : 0;
+      tokens = tokens < unit_tokens ? tokens : unit_tokens;
+      tokens = tokens > 0 ? tokens : 0;
       const int token_in_page = unit % units_per_page * unit_tokens;
-      const char* const page = page_address(readable ? id : 0);
-      sources_[0] = {page + token_in_page * head_dim,
-                     readable ? (here + tile_tokens - 1) / tile_tokens * tile_bytes : 0};
+      const char* const page = page_address(id);
+      k_source_ = {page + token_in_page * head_dim,
+                   ((tokens + tile_tokens - 1) & -tile_tokens) * head_dim};
       scale_source_ = {page + scale_offset_in_page(page_size, head_dim, token_in_page, 0),
-                       readable ? here * 4 * num_scales : 0};
+                       tokens * 4 * num_scales};
+      // The compiler would otherwise keep each sum of these and a constant in a register of its
+      // own, where the constant fits the instruction.
+#pragma unroll
+      for (int b = 0; b < blocks_per_unit; ++b) asm volatile("" : "+v"(block_offset_[b]));
     } else {
-      prepare_tiles(unit, tokens);
+      prepare_lanes(unit);
     }
   }
 
-  /// Issues the loads of tile i of the prepared unit.
-  KINDEX_DEVICE void load_tile(int i, tile& k) const {
-#pragma unroll
-    for (int j = 0; j < tile::num_loads; ++j) {
-      if constexpr (per_token_pages) {
-        k.load[j] = load_unit<4>(token_address_[i] + j * load_stride);
-      } else {
-        const int offset = lane_offset_ + (unit_in_page ? i * tile_bytes : 0) + j * load_stride;
-        k.load[j] = sources_[unit_in_page ? 0 : i].load_unit(offset);
-      }
+  /// Issues load j of block b of the prepared unit.
+  KINDEX_DEVICE u32x4 load_k(int b, int j) const {
+    if constexpr (unit_in_page) {
+      return k_source_.load_unit(block_offset_[b] + j * load_stride);
+    } else {
+      return load_unit<unit_alignment(page_size)>(k_address_[b] + j * load_stride);
     }
   }
 
@@ -197,18 +217,18 @@ class page_stream {
   KINDEX_DEVICE void load_scales(scales& loaded) const {
     if constexpr (num_scales == 1) {
       if constexpr (unit_in_page) {
-        loaded.value = scale_source_.load_float(lane_id() * 4);
+        loaded.value = __builtin_bit_cast(float, scale_source_.load_word(lane_id() * 4));
       } else {
         loaded.value = *scale_address_[0];
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < tiles_per_unit; ++i) {
+      for (int b = 0; b < blocks_per_unit; ++b) {
         if constexpr (unit_in_page) {
-          const int token = i * tile_tokens + lane_id() % tile_tokens;
-          loaded.value[i] = scale_source_.load_float2(token * num_scales * 4);
+          const int token = b * block_tokens + lane_id() % block_tokens;
+          loaded.value[b] = scale_source_.load_float2(token * num_scales * 4);
         } else {
-          loaded.value[i] = f32x2{scale_address_[i][0], scale_address_[i][1]};
+          loaded.value[b] = f32x2{scale_address_[b][0], scale_address_[b][1]};
         }
       }
     }
@@ -222,69 +242,41 @@ class page_stream {
     return args_.data + static_cast<std::int64_t>(id) * args_.page_stride_bytes;
   }
 
-  /// Four tiles that may lie in four pages.
-  KINDEX_DEVICE void prepare_tiles(int unit, int tokens) {
+  /// Addresses lane by lane: a unit's tokens may lie in up to 64 pages.
+  KINDEX_DEVICE void prepare_lanes(int unit) {
+    const char* const zeros = readable_zeros<block::num_loads * load_stride>();
     const int page_tokens = args_.pages.page_size();
-    std::uint32_t id[tiles_per_unit];
-    int token_in_page[tiles_per_unit];
-    const std::uint32_t first_tile = static_cast<std::uint32_t>(unit) * tiles_per_unit;
-    ids_.advance(
-        static_cast<int>(args_.pages.page((first_tile + tiles_per_unit - 1) * tile_tokens)));
+    const auto first_token = static_cast<std::uint32_t>(unit) * unit_tokens;
+    ids_.advance(static_cast<int>(args_.pages.page(first_token + unit_tokens - 1)));
+    bool valid[blocks_per_unit];
+    const char* scales[blocks_per_unit];
 #pragma unroll
-    for (int i = 0; i < tiles_per_unit; ++i) {
-      const std::uint32_t token = (first_tile + i) * tile_tokens;
+    for (int b = 0; b < blocks_per_unit; ++b) {
+      const std::uint32_t token = first_token + b * block_tokens + lane_id() % block_tokens;
       const std::uint32_t entry = args_.pages.page(token);
-      id[i] = ids_.uniform_id(static_cast<int>(entry));
-      token_in_page[i] = static_cast<int>(token - entry * page_tokens);
-      const bool valid = id[i] < args_.num_pages;
-      sources_[i] = {
-          page_address(valid ? id[i] : 0) + static_cast<std::int64_t>(token_in_page[i]) * head_dim,
-          valid && tokens > i * tile_tokens ? tile_bytes : 0};
+      const int token_in_page = static_cast<int>(token - entry * page_tokens);
+      const std::uint32_t id = ids_.lane_id_at(static_cast<int>(entry));
+      valid[b] = id < args_.num_pages;
+      // A tile is read to its end if any of its tokens is visible.
+      const bool readable =
+          valid[b] && static_cast<int>(token - token_in_page % tile_tokens) < num_tokens_;
+      const char* const page = page_address(id);
+      k_address_[b] = readable ? page + lane_offset_ +
+                                     k_offset_in_page(Geometry::layout, head_dim, token_in_page, 0)
+                               : zeros;
+      scales[b] =
+          readable ? page + scale_offset_in_page(page_tokens, head_dim, token_in_page, 0) : zeros;
     }
-    // Scales by lane: token l of the unit, or token l%16 of every tile.
-    const int own_tile = lane_id() / tile_tokens;
-    const std::uint32_t own_id =
-        own_tile < 2 ? (own_tile == 0 ? id[0] : id[1]) : (own_tile == 2 ? id[2] : id[3]);
-    lane_valid_ = own_id < args_.num_pages;
+    const bool upper = lane_id() >= block_tokens;
+    lane_valid_ = upper ? valid[1] : valid[0];
     if constexpr (num_scales == 1) {
-      const int first = own_tile < 2 ? (own_tile == 0 ? token_in_page[0] : token_in_page[1])
-                                     : (own_tile == 2 ? token_in_page[2] : token_in_page[3]);
-      scale_address_[0] =
-          scale_address(own_id, first + lane_id() % tile_tokens, lane_id() < tokens);
+      scale_address_[0] = reinterpret_cast<const float*>(upper ? scales[1] : scales[0]);
     } else {
 #pragma unroll
-      for (int i = 0; i < tiles_per_unit; ++i) {
-        scale_address_[i] = scale_address(id[i], token_in_page[i] + lane_id() % tile_tokens,
-                                          i * tile_tokens + lane_id() % tile_tokens < tokens);
+      for (int b = 0; b < blocks_per_unit; ++b) {
+        scale_address_[b] = reinterpret_cast<const float*>(scales[b]);
       }
     }
-  }
-
-  /// 64 tokens in 64 pages; ids past the end of the sequence are -1, so invalid.
-  KINDEX_DEVICE void prepare_tokens(int first_token) {
-    ids_.advance(first_token + unit_tokens - 1);
-    lane_valid_ = ids_.lane_id_at(first_token + lane_id()) < args_.num_pages;
-#pragma unroll
-    for (int i = 0; i < tiles_per_unit; ++i) {
-      const std::uint32_t id =
-          ids_.lane_id_at(first_token + i * tile_tokens + lane_id() % tile_tokens);
-      const bool valid = id < args_.num_pages;
-      // A lane without a token reads something that is sure to be there: a row of q.
-      token_address_[i] =
-          (valid ? page_address(id) : args_.q) + lane_id() / tile_tokens * unit_bytes;
-      if constexpr (num_scales != 1) scale_address_[i] = scale_address(id, 0, valid);
-    }
-    if constexpr (num_scales == 1) {
-      scale_address_[0] = scale_address(ids_.lane_id_at(first_token + lane_id()), 0, lane_valid_);
-    }
-  }
-
-  /// The scales of a token, or something that is sure to be there: a row of q.
-  KINDEX_DEVICE const float* scale_address(std::uint32_t id, int token_in_page,
-                                           bool visible) const {
-    const char* const address = page_address(id) + scale_offset_in_page(args_.pages.page_size(),
-                                                                        head_dim, token_in_page, 0);
-    return reinterpret_cast<const float*>(visible && id < args_.num_pages ? address : args_.q);
   }
 
   const args_type& args_;
@@ -292,10 +284,13 @@ class page_stream {
   int num_tokens_;
   page_ids<page_size> ids_;
   bool lane_valid_;
-  raw_buffer sources_[num_sources];  // K of the prepared unit, or of each of its tiles
+  // A unit in one page.
+  raw_buffer k_source_;
   raw_buffer scale_source_;
-  const char* token_address_[tiles_per_unit];
-  const float* scale_address_[num_scales == 1 ? 1 : tiles_per_unit];
+  int block_offset_[blocks_per_unit];
+  // Elsewhere.
+  const char* k_address_[blocks_per_unit];
+  const float* scale_address_[num_scales == 1 ? 1 : blocks_per_unit];
 };
 
 #endif  // KINDEX_TARGET_CDNA

@@ -45,6 +45,16 @@ inline constexpr std::uint64_t all_lanes = ~std::uint64_t{0} >> (64 - wave_size)
 
 KINDEX_DEVICE int lane_id() { return static_cast<int>(threadIdx.x) % wave_size; }
 
+/// The same, but what is computed from it is computed there: the compiler would otherwise do it once,
+/// at the start of a kernel, and keep it in registers all along.
+KINDEX_DEVICE unsigned fresh_lane_id() {
+  unsigned lane = static_cast<unsigned>(threadIdx.x) % wave_size;
+#if KINDEX_TARGET_CDNA
+  asm volatile("" : "+v"(lane));
+#endif
+  return lane;
+}
+
 /// The value that another lane of this wave holds. All lanes of the wave take part.
 template <class T>
 KINDEX_DEVICE T shuffle(T value, int source_lane) {
