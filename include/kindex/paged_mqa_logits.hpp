@@ -51,10 +51,10 @@ struct paged_mqa_logits_config {
   /// gfx9: the number of heads with q in registers, else 0. Hopper: heads of one matrix
   /// instruction.
   static constexpr int heads = Heads;
-  /// gfx9: the register budget. 256 dims take twice the registers for K; units that lie in several
-  /// pages take more for addresses than is left beside resident q.
+  /// gfx9: the register budget. 256 dims take twice the registers for K, q from memory takes some
+  /// for addresses, and so do units that lie in several pages, more than is left beside resident q.
   static constexpr int waves_per_simd =
-      Geometry::head_dim > 128 ? 2
+      Geometry::head_dim > 128 || Query == query_source::global ? 2
       : Query == query_source::registers&& Geometry::page_size != 0 &&
               Geometry::page_size % detail::unit_tokens == 0
           ? 4

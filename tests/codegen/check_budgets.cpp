@@ -1,8 +1,11 @@
 // SPDX-FileCopyrightText: The kindex authors
 // SPDX-License-Identifier: MIT
 //
-// check_budgets KERNELS.s BUDGETS.txt: reads what the compiler made of the kernels and compares it
-// with their budgets. Prints a table; exit status 1 if a budget is exceeded or a kernel is missing.
+// check_budgets KERNELS.s BUDGETS.txt
+//     Reads what the compiler made of the kernels and compares it with their budgets. Prints a
+//     table; exit status 1 if a budget is exceeded or a kernel is missing.
+// check_budgets KERNELS.s --loop KERNEL LAYOUT PAGE HEADS
+//     Prints the main loop of a kernel, named as in the budgets: input of llvm-mca (mca.sh).
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
@@ -49,7 +52,10 @@ std::map<std::string, kernel> read_assembly(const char* path) {
   return kernels;
 }
 
-bool is_matrix(const std::string& text) { return starts_with(text, "v_mfma_f32_16x16x32_fp8_fp8"); }
+bool is_matrix(const std::string& text) { return starts_with(text, "v_mfma_f32_32x32x16_fp8_fp8"); }
+bool is_k_load(const std::string& text) {
+  return std::regex_search(text, std::regex("^(buffer|global)_load_dwordx4"));
+}
 
 /// The target of a branch, or "".
 std::string branch_target(const std::string& text) {
@@ -58,9 +64,10 @@ std::string branch_target(const std::string& text) {
   return std::regex_search(text, match, branch) ? match.str(1) : "";
 }
 
-/// The smallest loop with at least `least` matrix instructions: the way through it on which forward
-/// branches are taken, that is without the blocks that fetch page ids now and then.
-std::vector<std::string> main_loop(const kernel& k, int least) {
+/// The smallest loop with at least these many matrix instructions and loads of K: the way through
+/// it on which forward branches are taken, that is without the blocks that fetch page ids now and
+/// then. Loops inside are gone through once.
+std::vector<std::string> smallest_loop(const kernel& k, int least_matrix, int least_k_loads) {
   std::map<std::string, std::size_t> place;
   for (std::size_t i = 0; i < k.lines.size(); ++i) {
     if (k.lines[i].back() == ':') place[k.lines[i].substr(0, k.lines[i].size() - 1)] = i;
@@ -69,9 +76,13 @@ std::vector<std::string> main_loop(const kernel& k, int least) {
   for (std::size_t i = 0; i < k.lines.size(); ++i) {
     const auto target = place.find(branch_target(k.lines[i]));
     if (target == place.end() || target->second > i) continue;
-    int matrix = 0;
-    for (std::size_t j = target->second; j < i; ++j) matrix += is_matrix(k.lines[j]);
-    if (matrix >= least && (best_last == 0 || i - target->second < best_last - best_first)) {
+    int matrix = 0, k_loads = 0;
+    for (std::size_t j = target->second; j < i; ++j) {
+      matrix += is_matrix(k.lines[j]);
+      k_loads += is_k_load(k.lines[j]);
+    }
+    if (matrix >= least_matrix && k_loads >= least_k_loads &&
+        (best_last == 0 || i - target->second < best_last - best_first)) {
       best_first = target->second;
       best_last = i;
     }
@@ -113,7 +124,7 @@ flight follow_loads(const std::vector<std::string>& way) {
     for (const std::string& text : way) {
       std::smatch match;
       if (starts_with(text, "buffer_") || starts_with(text, "global_")) {
-        pending.push_back(contains(text, "load_dwordx4") ? 1 : 0);
+        pending.push_back(is_k_load(text) ? 1 : 0);
       } else if (std::regex_search(text, match, wait)) {
         if (round == 1) result.most = std::max(result.most, kib());
         const std::size_t keep = std::stoul(match.str(1));
@@ -127,11 +138,58 @@ flight follow_loads(const std::vector<std::string>& way) {
   return result;
 }
 
+/// A line of the budgets: kernel, layout, page size, heads.
+const kernel* find_kernel(const std::map<std::string, kernel>& kernels,
+                          const std::vector<std::string>& words) {
+  const bool logits = words[0] == "logits";
+  const std::string geometry =
+      "cache_geometryILi" + words[2] + "ELNS0_11page_layoutE" + (words[1] == "plain" ? "0" : "1");
+  // 64 and 32: q of one row in registers. 64n and n: q of any number of rows in shared memory.
+  const bool shared = words[3].back() == 'n';
+  const std::string heads = words[3] == "n" ? "0" : words[3].substr(0, 2);
+  const std::string source =
+      logits ? std::string("query_sourceE") + (shared ? "1" : "0") + "ELi" + heads + "E" : "";
+  for (const auto& [name, k] : kernels) {
+    if (contains(name, (logits ? "paged_mqa_logits" : words[0]) + "_kernel") &&
+        contains(name, geometry) && contains(name, source)) {
+      return &k;
+    }
+  }
+  return nullptr;
+}
+
+/// Matrix instructions that the main loop of some logits has: 8 for 32 heads and 32 tokens. With q
+/// in shared memory it is the loop over the rows of 64 heads, or over blocks of 32 heads.
+int matrix_instructions(const std::string& heads) {
+  if (heads == "32" || heads == "n") return 16;
+  return 32;
+}
+
+/// The loop that the budgets are about.
+std::vector<std::string> main_loop(const kernel& k, const std::string& heads) {
+  return smallest_loop(k, matrix_instructions(heads), 0);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 7 && argv[2] == std::string("--loop")) {
+    const std::vector<std::string> words(argv + 3, argv + 7);
+    const std::map<std::string, kernel> kernels = read_assembly(argv[1]);
+    const kernel* const found = find_kernel(kernels, words);
+    if (found == nullptr) {
+      std::fprintf(stderr, "check_budgets: there is no such kernel\n");
+      return 1;
+    }
+    for (const std::string& text : main_loop(*found, words[3])) {
+      if (branch_target(text).empty()) std::printf("%s\n", text.c_str());
+    }
+    return 0;
+  }
   if (argc != 3) {
-    std::fprintf(stderr, "usage: check_budgets KERNELS.s BUDGETS.txt\n");
+    std::fprintf(stderr,
+                 "usage: check_budgets KERNELS.s BUDGETS.txt\n"
+                 "       check_budgets KERNELS.s --loop KERNEL LAYOUT PAGE HEADS\n");
     return 2;
   }
   const std::map<std::string, kernel> kernels = read_assembly(argv[1]);
@@ -149,18 +207,7 @@ int main(int argc, char** argv) {
     words >> operation >> layout >> page >> heads >> most_registers >> most_loop >> most_vector >>
         most_waits >> least_kib;
     const bool logits = operation == "logits";
-    const std::string geometry =
-        "cache_geometryILi" + page + "ELNS0_11page_layoutE" + (layout == "plain" ? "0" : "1");
-    const std::string source = !logits        ? ""
-                               : heads == "0" ? "query_sourceE1ELi0E"
-                                              : "query_sourceE0ELi" + heads + "E";
-    const kernel* found = nullptr;
-    for (const auto& [name, k] : kernels) {
-      if (contains(name, (logits ? "paged_mqa_logits" : operation) + "_kernel") &&
-          contains(name, geometry) && contains(name, source)) {
-        found = &k;
-      }
-    }
+    const kernel* const found = find_kernel(kernels, {operation, layout, page, heads});
     if (found == nullptr) {
       std::printf("%s\n  FAILED: there is no such kernel\n", line.c_str());
       ++failed;
@@ -184,25 +231,26 @@ int main(int argc, char** argv) {
     std::vector<std::string> way;
     flight k_flight{0, 0};
     if (logits) {
-      const bool resident = heads != "0";
-      way = main_loop(*found, resident ? std::stoi(heads) : 16);
-      if (resident) k_flight = follow_loads(way);
-      const std::string matrix = resident ? heads : "16";
-      if (count(way, "^v_mfma") != std::stoi(matrix))
+      way = main_loop(*found, heads);
+      // K is loaded in that loop, or in the one around it that goes through two units.
+      const std::vector<std::string> units = smallest_loop(*found, matrix_instructions(heads), 8);
+      k_flight = follow_loads(units);
+      if (count(way, "^v_mfma") != matrix_instructions(heads) ||
+          count(units, "_load_dwordx4") % 8 != 0)
         faults.push_back("the main loop was not found");
       at_most("instructions of the loop", static_cast<int>(way.size()), most_loop);
       at_most("vector instructions", count(way, "^v_(?!mfma)"), most_vector);
-      at_most("full waits", count(way, "vmcnt\\(0\\)"), most_waits);
-      at_most("K through LDS", count(way, "^ds_(?!bpermute|read_b128)"), "0");
+      at_most("full waits", count(units, "vmcnt\\(0\\)"), most_waits);
+      at_most("stores to LDS", count(units, "^ds_(write|add|swizzle)"), "0");
       at_most("K loads of less than 16 bytes",
-              count(way, "^(buffer|global)_load_(dwordx[23]|ubyte|ushort)"), "0");
-      if (resident) {
-        at_most("q through LDS", count(way, "^ds_read"), "0");
-      } else {
-        at_most("memory accesses of the inner loop", count(way, "^(buffer|global|scratch)_|vmcnt"),
-                "0");
+              count(units, "^(buffer|global)_load_(dwordx[23]|ubyte|ushort)"), "0");
+      at_most("moves through accumulation registers", count(found->lines, "^v_accvgpr"), "0");
+      at_most("accesses to scratch", count(found->lines, "^scratch_"), "0");
+      if (count(way, "_load_dwordx4") == 0) {
+        at_most("loads from memory, and waits for them, in the inner loop",
+                count(way, "^(buffer|global)_load|vmcnt"), "0");
       }
-      if (resident && k_flight.most < 8) {
+      if (k_flight.most < 8) {
         faults.push_back("a unit of K is not on its way: " + std::to_string(k_flight.most) +
                          " KiB");
       }

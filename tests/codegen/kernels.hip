@@ -32,6 +32,9 @@ using kindex::query_source;
       kindex::paged_mqa_logits_config<pages<size, layout>, query_source::registers, 32>,        \
       kindex::detail::logits_args<size>>(kindex::detail::logits_args<size>);                    \
   template __global__ void kindex::detail::paged_mqa_logits_kernel<                             \
+      kindex::paged_mqa_logits_config<pages<size, layout>, query_source::shared, 64>,           \
+      kindex::detail::logits_args<size>>(kindex::detail::logits_args<size>);                    \
+  template __global__ void kindex::detail::paged_mqa_logits_kernel<                             \
       kindex::paged_mqa_logits_config<pages<size, layout>, query_source::shared>,               \
       kindex::detail::logits_args<size>>(kindex::detail::logits_args<size>);
 

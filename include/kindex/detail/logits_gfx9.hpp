@@ -149,12 +149,13 @@ KINDEX_DEVICE void wait_for(block_weights& weights) {
                  "+v"(weights.quad[3]));
 }
 
-/// Memory accesses and matrix instructions stay where they are: the compiler would move loads that
-/// are meant to be a unit ahead down to their use, to save registers.
-KINDEX_DEVICE void keep_order_of_memory_and_matrix() {
-  constexpr int vector_and_scalar_arithmetic = 0x2 | 0x4;
-  __builtin_amdgcn_sched_barrier(vector_and_scalar_arithmetic);
-}
+/// What is written above stays above. The compiler would move loads that are meant to be a unit
+/// ahead down to their use, and take registers for results of more than one block.
+KINDEX_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
+
+/// Has the matrix instructions before it issued before what comes behind. Even at the price of
+/// copies the compiler would move the last one behind the load into the register that it reads.
+KINDEX_DEVICE void issue_here(f32x16& results) { asm volatile("" : "+v"(results)); }
 
 /// Reads a block of heads of a row of q. Heads that do not exist take the bytes of one that does.
 template <class Geometry, class Args>
@@ -250,9 +251,11 @@ KINDEX_DEVICE void run_resident(const Args& args, const char* weights, const uni
 #pragma unroll
         for (int m = 0; m < head_blocks; ++m) {
           multiply_add<geometry>(q[m], k[b].load[j], j, products[m]);
+          issue_here(products[m].group[0]);
         }
+        keep_order();
         k[b].load[j] = stream.load_k(b, j);
-        keep_order_of_memory_and_matrix();
+        keep_order();
       }
 #pragma unroll
       for (int m = 0; m < head_blocks; ++m) {
@@ -260,8 +263,7 @@ KINDEX_DEVICE void run_resident(const Args& args, const char* weights, const uni
         wait_for(block);
         sums[b] = add_heads<geometry>(products[m], block, scales, b, sums[b]);
       }
-      // Two blocks at once would need twice the registers for results.
-      __builtin_amdgcn_sched_barrier(0);
+      keep_order();
     }
     store_logits(logits + unit * unit_tokens, logit_bytes(run.num_tokens - unit * unit_tokens),
                  finish_unit<geometry>(sums, scales, lane_valid));
@@ -314,7 +316,7 @@ class shared_query {
     __syncthreads();
   }
 
-  /// Reads row after row, and again from the start.
+  /// What a lane reads.
   class reader {
    public:
     KINDEX_DEVICE reader(const char* storage, int row_bytes, int num_rows)
@@ -323,21 +325,21 @@ class shared_query {
           row_bytes_(row_bytes),
           end_(row_bytes * num_rows) {}
 
-    /// Block m of the row.
+    /// A row is named by where it lies: the first is 0, and follows the last.
+    KINDEX_DEVICE int row_after(int row) const {
+      return row + row_bytes_ == end_ ? 0 : row + row_bytes_;
+    }
+
     template <class Args>
-    KINDEX_DEVICE void load(const Args&, int, int m, q_fragment& q) const {
+    KINDEX_DEVICE void load(const Args&, int row, int m, q_fragment& q) const {
 #pragma unroll
       for (int j = 0; j < loads; ++j) {
-        q.load[j] = load_unit<16>(q_ + row_ + m * block_bytes + j * load_bytes);
+        q.load[j] = load_unit<16>(q_ + row + m * block_bytes + j * load_bytes);
       }
     }
     template <class Args>
-    KINDEX_DEVICE block_weights load_weights(const Args&, int, int m) const {
-      return read_weights(weights_ + row_ + m * block_bytes);
-    }
-    KINDEX_DEVICE void next_row() {
-      row_ += row_bytes_;
-      row_ = row_ == end_ ? 0 : row_;
+    KINDEX_DEVICE block_weights load_weights(const Args&, int row, int m) const {
+      return read_weights(weights_ + row + m * block_bytes);
     }
 
    private:
@@ -345,7 +347,6 @@ class shared_query {
     const char* weights_;
     int row_bytes_;
     int end_;
-    int row_ = 0;
   };
 
   template <class Args>
@@ -370,7 +371,9 @@ class global_query {
 
   class reader {
    public:
-    KINDEX_DEVICE explicit reader(std::int64_t seq) : seq_(seq) {}
+    KINDEX_DEVICE reader(std::int64_t seq, int num_rows) : seq_(seq), num_rows_(num_rows) {}
+
+    KINDEX_DEVICE int row_after(int row) const { return row + 1 == num_rows_ ? 0 : row + 1; }
 
     template <class Args>
     KINDEX_DEVICE void load(const Args& args, int n, int m, fragment<geometry::head_dim>& q) const {
@@ -378,24 +381,28 @@ class global_query {
     }
     template <class Args>
     KINDEX_DEVICE block_weights load_weights(const Args& args, int n, int m) const {
+      const float* const row = args.weights + (seq_ * args.next_n + n) * args.weights_row_stride;
+      const int first = m * block_heads + static_cast<int>(fresh_lane_id() / 32 * 4);
       block_weights weights;
 #pragma unroll
-      for (int i = 0; i < 16; ++i) {
-        weights.quad[i / 4][i % 4] =
-            load_weight(args, seq_, n, m * block_heads + i / 4 * 8 + lane_id() / 32 * 4 + i % 4,
-                        args.num_heads);
+      for (int i = 0; i < 4; ++i) {
+        // Heads come by eights, so that four exist together or not at all.
+        const int head = first + i * 8;
+        const bool exists = head < args.num_heads;
+        const u32x4 loaded = load_unit<4>(row + (exists ? head : 0));
+        weights.quad[i] = exists ? __builtin_bit_cast(f32x4, loaded) : f32x4{0, 0, 0, 0};
       }
       return weights;
     }
-    KINDEX_DEVICE void next_row() {}
 
    private:
     std::int64_t seq_;
+    int num_rows_;
   };
 
   template <class Args>
-  KINDEX_DEVICE reader begin(const Args&, std::int64_t seq) const {
-    return reader(seq);
+  KINDEX_DEVICE reader begin(const Args& args, std::int64_t seq) const {
+    return reader(seq, args.next_n);
   }
 };
 
@@ -406,6 +413,8 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
   using geometry = typename Config::geometry;
   using stream_type = page_stream<geometry>;
   constexpr int num_loads = stream_type::block::num_loads;
+  // Results of two scale groups take the registers of two blocks.
+  constexpr int blocks_at_once = blocks_per_unit / geometry::num_scales;
   struct unit_registers {
     typename stream_type::block k[blocks_per_unit];
     typename stream_type::scales scales;
@@ -423,9 +432,9 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
 #pragma unroll
       for (int j = 0; j < num_loads; ++j) to.k[b].load[j] = stream.load_k(b, j);
     }
-    __builtin_amdgcn_sched_barrier(0);
+    keep_order();
   };
-  auto blocks = query.begin(args, run.seq);
+  const auto blocks = query.begin(args, run.seq);
   constexpr int known_head_blocks = (Config::heads + block_heads - 1) / block_heads;
   const int head_blocks = (heads_of<Config>(args) + block_heads - 1) / block_heads;
   fragment<geometry::head_dim> q;
@@ -436,39 +445,46 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
 #pragma unroll
     for (int b = blocks_per_unit - 1; b >= 0; --b) wait_for(from.k[b].load);
     from.scales.wait();
-    __builtin_amdgcn_sched_barrier(0);
+    keep_order();
     float* logits =
         args.logits + run.seq * args.next_n * args.logits_row_stride + unit * unit_tokens;
     // As logit_bytes; written so that it becomes a median.
     const int rest = visible - unit * unit_tokens;
     const int visible_bytes = (rest < 0 ? 0 : rest < unit_tokens ? rest : unit_tokens) * 4;
     int n = 0;
+    int row = 0;
     do {
+      const int next_row = blocks.row_after(row);
       f32x2 sums[blocks_per_unit] = {};
       const auto add_block = [&](int m) {
         wait_for(q.load);
-        block_products<geometry> products[blocks_per_unit] = {};
+        block_weights weights;
 #pragma unroll
-        for (int j = 0; j < num_loads; ++j) {
+        for (int first = 0; first < blocks_per_unit; first += blocks_at_once) {
+          block_products<geometry> products[blocks_at_once] = {};
 #pragma unroll
-          for (int b = 0; b < blocks_per_unit; ++b) {
-            multiply_add<geometry>(q, from.k[b].load[j], j, products[b]);
+          for (int j = 0; j < num_loads; ++j) {
+#pragma unroll
+            for (int b = 0; b < blocks_at_once; ++b) {
+              multiply_add<geometry>(q, from.k[first + b].load[j], j, products[b]);
+            }
           }
-        }
-        __builtin_amdgcn_sched_barrier(0);
-        block_weights weights = blocks.load_weights(args, n, m);
-        if (m + 1 < head_blocks) {
-          blocks.load(args, n, m + 1, q);
-        } else {
-          blocks.next_row();
-          blocks.load(args, n + 1 < args.next_n ? n + 1 : 0, 0, q);
-        }
-        wait_for(weights);
+          keep_order();
+          // Behind the last matrix instructions, whose results take a while.
+          if (first == 0) weights = blocks.load_weights(args, row, m);
+          if (first + blocks_at_once == blocks_per_unit) {
+            const bool last = m + 1 == head_blocks;
+            blocks.load(args, last ? next_row : row, last ? 0 : m + 1, q);
+          }
+          if (first == 0) wait_for(weights);
 #pragma unroll
-        for (int b = 0; b < blocks_per_unit; ++b) {
-          sums[b] = add_heads<geometry>(products[b], weights, from.scales, b, sums[b]);
+          for (int b = 0; b < blocks_at_once; ++b) {
+            sums[first + b] =
+                add_heads<geometry>(products[b], weights, from.scales, first + b, sums[first + b]);
+          }
+          if (blocks_at_once != blocks_per_unit) keep_order();
         }
-        __builtin_amdgcn_sched_barrier(0);
+        keep_order();
       };
       if constexpr (known_head_blocks != 0) {
 #pragma unroll
@@ -482,6 +498,7 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
       store_logits(logits, __builtin_amdgcn_readlane(visible_bytes, n),
                    finish_unit<geometry>(sums, from.scales, from.lane_valid));
       logits += args.logits_row_stride;
+      row = next_row;
     } while (++n < args.next_n);
   };
 

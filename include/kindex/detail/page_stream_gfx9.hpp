@@ -52,6 +52,13 @@ struct raw_buffer {
   }
 };
 
+/// Loads from an address of which the compiler cannot tell that it is no shared memory.
+template <class T>
+KINDEX_DEVICE T load_global(const void* address) {
+  using aligned_to_4 __attribute__((aligned(4))) = T;
+  return *(const __attribute__((address_space(1))) aligned_to_4*)address;
+}
+
 /// Zeros to read, as many as a lane's loads of a block may span.
 template <int Bytes>
 KINDEX_DEVICE const char* readable_zeros() {
@@ -209,7 +216,7 @@ class page_stream {
     if constexpr (unit_in_page) {
       return k_source_.load_unit(block_offset_[b] + j * load_stride);
     } else {
-      return load_unit<unit_alignment(page_size)>(k_address_[b] + j * load_stride);
+      return load_global<u32x4>(k_address_[b] + j * load_stride);
     }
   }
 
@@ -219,7 +226,7 @@ class page_stream {
       if constexpr (unit_in_page) {
         loaded.value = __builtin_bit_cast(float, scale_source_.load_word(lane_id() * 4));
       } else {
-        loaded.value = *scale_address_[0];
+        loaded.value = load_global<float>(scale_address_[0]);
       }
     } else {
 #pragma unroll
@@ -228,7 +235,7 @@ class page_stream {
           const int token = b * block_tokens + lane_id() % block_tokens;
           loaded.value[b] = scale_source_.load_float2(token * num_scales * 4);
         } else {
-          loaded.value[b] = f32x2{scale_address_[b][0], scale_address_[b][1]};
+          loaded.value[b] = load_global<f32x2>(scale_address_[b]);
         }
       }
     }
@@ -270,11 +277,11 @@ class page_stream {
     const bool upper = lane_id() >= block_tokens;
     lane_valid_ = upper ? valid[1] : valid[0];
     if constexpr (num_scales == 1) {
-      scale_address_[0] = reinterpret_cast<const float*>(upper ? scales[1] : scales[0]);
+      scale_address_[0] = upper ? scales[1] : scales[0];
     } else {
 #pragma unroll
       for (int b = 0; b < blocks_per_unit; ++b) {
-        scale_address_[b] = reinterpret_cast<const float*>(scales[b]);
+        scale_address_[b] = scales[b];
       }
     }
   }
@@ -290,7 +297,7 @@ class page_stream {
   int block_offset_[blocks_per_unit];
   // Elsewhere.
   const char* k_address_[blocks_per_unit];
-  const float* scale_address_[num_scales == 1 ? 1 : blocks_per_unit];
+  const char* scale_address_[num_scales == 1 ? 1 : blocks_per_unit];
 };
 
 #endif  // KINDEX_TARGET_CDNA
