@@ -92,10 +92,12 @@ CC__)
   __launch_bounds__(threads) __attribute__((amdgpu_waves_per_eu(waves_per_simd)))
 #endif
 
-/// Before a loop that seldom runs: one version of it, which takes few registers.
+/// Before a loop that seldom runs: one version of it, with little code and few registers.
 #if defined(__clang__)
 #define KINDEX_PLAIN_LOOP \
   _Pragma("clang loop unroll(disable) vectorize(disable) interleave(disable)")
+#elif defined(__CUDACC__)
+#define KINDEX_PLAIN_LOOP _Pragma("unroll 1")
 #else
 #define KINDEX_PLAIN_LOOP
 #endif

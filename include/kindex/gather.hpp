@@ -126,7 +126,7 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel([[maybe_u
   const std::uint32_t entry = args.pages.page(position);
   long long k_offset = -1;  // from the first page on; negative: zeros
   float scale[num_scales] = {};
-  if (entry < args.block_table_width) {
+  if (lane < num_tokens && entry < args.block_table_width) {
     const std::int64_t page = table_row[entry];
     if (page >= 0 && page < args.num_pages) {
       const int page_size = args.pages.page_size();

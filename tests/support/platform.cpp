@@ -129,7 +129,9 @@ device_work work_done() {
   struct kindex_emulator_counters counters;
   emulator().counters(&counters);
   return {static_cast<std::int64_t>(counters.wave_instructions),
-          static_cast<std::int64_t>(counters.waves)};
+          static_cast<std::int64_t>(counters.waves),
+          static_cast<std::int64_t>(counters.valu + counters.transcendental),
+          static_cast<std::int64_t>(counters.lds_cycles - counters.lds_ideal_cycles)};
 }
 
 memory_watch::memory_watch(const void* base, std::size_t bytes) {
@@ -142,18 +144,25 @@ memory_watch::~memory_watch() {
   if (id_ >= 0) emulator().unwatch(id_);
 }
 
+struct kindex_emulator_traffic memory_watch::traffic() const {
+  struct kindex_emulator_traffic found = {};
+  if (id_ >= 0) emulator().watch_read(id_, &found);
+  return found;
+}
+
 std::int64_t memory_watch::bytes_loaded() const {
-  if (id_ < 0) return 0;
-  kindex_emulator_traffic traffic;
-  emulator().watch_read(id_, &traffic);
-  return static_cast<std::int64_t>(traffic.lane_bytes_loaded + traffic.scalar_bytes_loaded);
+  const struct kindex_emulator_traffic all = traffic();
+  return static_cast<std::int64_t>(all.lane_bytes_loaded + all.scalar_bytes_loaded);
 }
 
 std::int64_t memory_watch::bytes_stored() const {
-  if (id_ < 0) return 0;
-  kindex_emulator_traffic traffic;
-  emulator().watch_read(id_, &traffic);
-  return static_cast<std::int64_t>(traffic.lane_bytes_stored);
+  return static_cast<std::int64_t>(traffic().lane_bytes_stored);
+}
+
+double memory_watch::segment_efficiency() const {
+  const struct kindex_emulator_traffic all = traffic();
+  return static_cast<double>(all.distinct_bytes_loaded) /
+         (64 * static_cast<double>(all.segments_loaded));
 }
 
 expect_findings::expect_findings() {

@@ -15,6 +15,8 @@
 
 #include <kindex/fp8.hpp>
 
+struct kindex_emulator_traffic;
+
 namespace kindex_test {
 
 /// Throws with the call's name if a HIP call failed: Catch2 reports it as a failure of the case.
@@ -43,6 +45,8 @@ bool can_capture();
 struct device_work {
   std::int64_t instructions = 0;  ///< of waves: a measure of cost without a clock
   std::int64_t waves = 0;
+  std::int64_t vector_instructions = 0;  ///< of these, without matrix instructions
+  std::int64_t bank_conflicts = 0;       ///< passes over the LDS banks that no conflict would need
 };
 void reset_work();
 device_work work_done();
@@ -60,8 +64,12 @@ class memory_watch {
   /// Bytes that lanes and scalar loads asked for, repetitions included.
   std::int64_t bytes_loaded() const;
   std::int64_t bytes_stored() const;
+  /// Part of the 64-byte pieces that vector loads touched which they asked for.
+  double segment_efficiency() const;
 
  private:
+  struct kindex_emulator_traffic traffic() const;
+
   int id_ = -1;
 };
 
