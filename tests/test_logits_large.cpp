@@ -50,6 +50,31 @@ TEST_CASE("logits: contiguous caches across 2, 4 and 8 GiB", "[logits_large][cla
   }
 }
 
+// The last id that a table of int32 can hold, in a cache that has it and in one that ends before it.
+TEST_CASE("logits: page 2^31 - 1", "[logits_large][class_A][class_D]") {
+  // 272 GiB, of which six pages are touched.
+  if (!is_emulated()) SKIP("no GPU has as much memory");
+  for (const int next_n : {1, 2}) {
+    for (const std::int64_t num_pages : {std::int64_t{1} << 31, (std::int64_t{1} << 31) + 5}) {
+      test_case test;
+      test.page_size = 1;
+      test.layout = page_layout::plain;
+      test.next_n = next_n;
+      check_far_pages(test, {INT32_MAX, 0, INT32_MAX - 1, 1 << 30, 1, 2}, num_pages);
+    }
+    test_case test;
+    test.page_size = 1;
+    test.layout = page_layout::plain;
+    test.next_n = next_n;
+    test.page_ids = {5, 0, INT32_MAX - 1, 1 << 30, 1, 2};
+    test.num_pages = INT32_MAX;
+    test.lens = {6};
+    logits_problem problem(test);
+    problem.set_table_entry(0, 0, INT32_MAX);
+    CHECK(problem.launch_and_check() == "");
+  }
+}
+
 TEST_CASE("logits: other head dimensions across 4 GiB", "[logits_large][class_A]") {
   for (const int head_dim : {64, 256}) {
     for (const page_layout layout : {page_layout::plain, page_layout::preshuffled}) {

@@ -11,15 +11,15 @@
 
 # Kernels that many mutations touch.
 registers='L(128,64,preshuffled,registers,64)'
-shared='L(128,64,preshuffled,shared,0)'
+shared='L(128,64,preshuffled,shared,0) L(128,64,preshuffled,shared,64)'
 global='L(128,64,preshuffled,global,0)'
-shared_p16='L(128,16,preshuffled,shared,0)'
+shared_p16='L(128,16,preshuffled,shared,0) L(128,16,preshuffled,shared,64)'
 registers_p16='L(128,16,preshuffled,registers,64)'
 registers_p1='L(128,1,plain,registers,64)'
 registers_run_time='L(128,0,preshuffled,registers,64)'
 registers_d64='L(64,64,preshuffled,registers,32) L(64,16,preshuffled,registers,32)'
 registers_d64_run_time='L(64,0,preshuffled,registers,32)'
-shared_d256='L(256,64,preshuffled,shared,0)'
+shared_d256='L(256,64,preshuffled,shared,0) L(256,64,preshuffled,shared,64)'
 store='S(128,64,preshuffled,bf16)'
 store_run_time='S(128,0,preshuffled,bf16)'
 store_p1_d256='S(256,1,plain,bf16)'
@@ -397,11 +397,12 @@ visible += n + 1 - args.next_n;
 visible -= n;
 END
 
-device 'logits: lengths in 32 bits' detail/logits_work.hpp "$shared" \
+device 'logits: lengths near the smallest integer wrap' detail/logits_work.hpp "$shared" \
   'logits: lengths beyond*' << 'END'
-  std::int64_t visible =
+  visible = visible > 0 ? visible : 0;
+  if (!args.lens_per_row)
 ====
-  std::int32_t visible =
+  if (!args.lens_per_row)
 END
 
 device 'logits: no clamp to the width' paged_mqa_logits.hpp "$shared" \
@@ -553,39 +554,46 @@ lane_valid_ = id < args_.num_pages;
 lane_valid_ = id <= args_.num_pages;
 END
 
-device 'logits: page ids are not checked, tiles' detail/page_stream_gfx9.hpp "$registers_p16" \
+device 'logits: page ids are not checked, small pages' detail/page_stream_gfx9.hpp "$registers_p16" \
   'logits: page ids*' << 'END'
-lane_valid_ = own_id < args_.num_pages;
+lane_valid_ = upper ? valid[1] : valid[0];
 ====
 lane_valid_ = true;
 END
 
-device 'logits: K of tiles without a page is read' detail/page_stream_gfx9.hpp "$registers_p16" \
+device 'logits: K of tokens without a page is read' detail/page_stream_gfx9.hpp "$registers_p16" \
   'logits: page ids*' << 'END'
-const bool valid = id[i] < args_.num_pages;
+valid[b] = id < args_.num_pages;
 ====
-const bool valid = true;
+valid[b] = true;
 END
 
 device 'logits: page ids are not checked, pages of one token' detail/page_stream_gfx9.hpp \
   "$registers_p1" 'logits: page ids*' << 'END'
-lane_valid_ = ids_.lane_id_at(first_token + lane_id()) < args_.num_pages;
+lane_valid_ = upper ? valid[1] : valid[0];
 ====
-lane_valid_ = true;
+lane_valid_ = upper ? valid[1] : true;
 END
 
 device 'logits: ids beyond 2^31 are pages of a vast cache' paged_mqa_logits.hpp "$registers" \
   '[mutants]' << 'END'
-params.cache.num_pages < 0x7FFFFFFF ? params.cache.num_pages : 0x7FFFFFFF
+params.cache.num_pages < num_ids ? params.cache.num_pages : num_ids
 ====
 params.cache.num_pages
 END
 
-device 'logits: wrong page for tile 2 of a unit' detail/page_stream_gfx9.hpp "$registers_p16" \
-  'logits: the same bits in every*' << 'END'
-ids_.uniform_id(static_cast<int>(entry));
+device 'logits: the last page id of int32 is none' paged_mqa_logits.hpp "$registers_p1" \
+  'logits: page 2*' << 'END'
+constexpr std::int64_t num_ids = std::int64_t{1} << 31;
 ====
-ids_.uniform_id(static_cast<int>(i == 2 ? args_.pages.page(first_tile * tile_tokens) : entry));
+constexpr std::int64_t num_ids = (std::int64_t{1} << 31) - 1;
+END
+
+device 'logits: wrong page for the second half of a unit' detail/page_stream_gfx9.hpp "$registers_p16" \
+  'logits: the same bits in every*' << 'END'
+ids_.lane_id_at(static_cast<int>(entry));
+====
+ids_.lane_id_at(static_cast<int>(b == 1 ? args_.pages.page(first_token) : entry));
 END
 
 device 'logits: chunks of page ids do not overlap' detail/page_stream_gfx9.hpp \
@@ -597,9 +605,9 @@ END
 
 device 'logits: the next chunk of page ids one entry late' detail/page_stream_gfx9.hpp \
   "$registers_d64" 'logits: one wave*' << 'END'
-if (last_entry - first_ >= 64)
+last_entry - first_ >= 64,
 ====
-if (last_entry - first_ > 64)
+last_entry - first_ > 64,
 END
 
 device 'logits: chunks of a neighbouring wave, pages of one token' detail/page_stream_gfx9.hpp \
@@ -611,9 +619,9 @@ END
 
 device 'logits: table entries past the last token are read' detail/page_stream_gfx9.hpp \
   "$registers" 'logits: the table is not read*' << 'END'
-return entry < num_entries_ ? table_row_[entry] : -1;
+const int rest = num_entries_ - first;
 ====
-return entry < num_entries_ + 1 ? table_row_[entry] : -1;
+const int rest = num_entries_ + 1 - first;
 END
 
 device 'logits: the last page of a sequence is none' detail/page_stream_gfx9.hpp "$registers" \
@@ -625,16 +633,16 @@ END
 
 device 'logits: the plain order in a preshuffled page' detail/page_stream_gfx9.hpp "$registers" \
   'logits: one-hot*' << 'END'
-Geometry::layout == page_layout::plain ? 64 : 1024;
+is_plain ? 32 : 2 * 256;
 ====
-Geometry::layout == page_layout::plain ? 64 : 64;
+is_plain ? 32 : 32;
 END
 
-device 'logits: tokens and dims of plain pages swapped' detail/page_stream_gfx9.hpp \
+device 'logits: tokens of plain pages in another order' detail/page_stream_gfx9.hpp \
   'L(128,64,plain,registers,64)' 'logits: one-hot*' << 'END'
-lane % tile_tokens * head_dim + lane / tile_tokens * unit_bytes
+const int token = static_cast<int>(lane % block_tokens);
 ====
-lane / 4 * head_dim + lane % 4 * unit_bytes
+const int token = static_cast<int>(lane / 2);
 END
 
 device 'logits: always the first unit of a page' detail/page_stream_gfx9.hpp \
@@ -646,53 +654,53 @@ END
 
 device 'logits: the scale of the neighbour' detail/page_stream_gfx9.hpp "$registers" \
   'logits: one-hot*' << 'END'
-scale_source_.load_float(lane_id() * 4)
+scale_source_.load_word(lane_id() * 4)
 ====
-scale_source_.load_float((lane_id() ^ 1) * 4)
+scale_source_.load_word((lane_id() ^ 1) * 4)
 END
 
-device 'logits: scales of the first tile for all tiles, 256 dims' detail/page_stream_gfx9.hpp \
+device 'logits: scales of the first block for both, 256 dims' detail/page_stream_gfx9.hpp \
   "$shared_d256" 'logits: the same bits in every*' << 'END'
-const int token = i * tile_tokens + lane_id() % tile_tokens;
+const int token = b * block_tokens + lane_id() % block_tokens;
 ====
-const int token = lane_id() % tile_tokens;
+const int token = lane_id() % block_tokens;
 END
 
-device 'logits: scale of another tile of the page' detail/page_stream_gfx9.hpp \
+device 'logits: scales of the first block for both' detail/page_stream_gfx9.hpp \
   "$registers_run_time" 'logits: the same bits in every*' << 'END'
-(own_tile == 0 ? token_in_page[0] : token_in_page[1])
+upper ? scales[1] : scales[0];
 ====
-(own_tile == 0 ? token_in_page[0] : token_in_page[0])
+upper ? scales[0] : scales[0];
 END
 
 device 'logits: scales of pages that are none are read' detail/page_stream_gfx9.hpp \
   "$registers_p16" 'logits: page ids*' << 'END'
-visible && id < args_.num_pages ? address
+readable ? page + scale_offset_in_page(
 ====
-visible ? address
+valid[b] || b == 0 ? page + scale_offset_in_page(
 END
 
 # ---- logits: q, weights, sums -----------------------------------------------------------------
 
 device 'logits: relu after the sum of two heads' detail/mma_gfx9.hpp "$registers" \
   'logits: one-hot*' << 'END'
-{relu(value.x), relu(value.y)};
+{relu(value[4 * i]), relu(value[4 * i + 1])};
 ====
-{relu(value.x + value.y), 0.0f};
+{relu(value[4 * i] + value[4 * i + 1]), 0.0f};
 END
 
 device 'logits: no relu for every other head' detail/mma_gfx9.hpp "$registers" \
   'logits: one-hot*' << 'END'
-{relu(value.z), relu(value.w)};
+{relu(value[4 * i + 2]), relu(value[4 * i + 3])};
 ====
-{relu(value.z), value.w};
+{relu(value[4 * i + 2]), value[4 * i + 3]};
 END
 
 device 'logits: negative weights count as positive' detail/mma_gfx9.hpp "$registers" \
   'logits: one-hot*' << 'END'
-__builtin_elementwise_fma(low, weight.xy, sum);
+__builtin_elementwise_fma(low, weights.quad[i].xy, sum);
 ====
-__builtin_elementwise_fma(low, __builtin_elementwise_abs(weight.xy), sum);
+__builtin_elementwise_fma(low, __builtin_elementwise_abs(weights.quad[i].xy), sum);
 END
 
 device 'logits: weights of another row' detail/logits_gfx9.hpp "$shared" \
@@ -704,9 +712,9 @@ END
 
 device 'logits: weights of other heads' detail/logits_gfx9.hpp "$registers" \
   'logits: one-hot*' << 'END'
-const int first_head = tile * 16 + lane / 16 * 4;
+loaded.quad[i] = __builtin_bit_cast(f32x4, load_unit<16>(weights + i * 2 * unit_bytes));
 ====
-const int first_head = tile * 16 + lane % 4 * 4;
+loaded.quad[i] = __builtin_bit_cast(f32x4, load_unit<16>(weights + (i ^ 1) * 2 * unit_bytes));
 END
 
 device 'logits: rows of weights are taken to be dense' detail/logits_gfx9.hpp "$registers $shared" \
@@ -725,9 +733,9 @@ END
 
 device 'logits: heads of q are taken to be dense' detail/logits_gfx9.hpp "$registers $shared" \
   'logits: strides and alignments*' << 'END'
-(head < num_heads ? head : head - 8) * args.q_head_stride
+(head < num_heads ? head : 0) * args.q_head_stride
 ====
-(head < num_heads ? head : head - 8) * Geometry::head_dim
+(head < num_heads ? head : 0) * Geometry::head_dim
 END
 
 device 'logits: rows of q are taken to be dense' detail/logits_gfx9.hpp "$shared_p16" \
@@ -744,25 +752,25 @@ args.q + seq * args.q_batch_stride
 args.q + static_cast<std::uint32_t>(seq * args.q_batch_stride)
 END
 
-device 'logits: 8 heads read 16 heads of q' detail/logits_gfx9.hpp "$shared" \
+device 'logits: 8 heads read 32 heads of q' detail/logits_gfx9.hpp "$shared" \
   'logits: shapes of head_dim 128' << 'END'
-(head < num_heads ? head : head - 8)
+(head < num_heads ? head : 0)
 ====
 head
 END
 
 device 'logits: 8 heads count twice' detail/logits_gfx9.hpp "$shared" \
   'logits: shapes of head_dim 128' << 'END'
-exists ? __builtin_bit_cast(f32x4, loaded) : f32x4{0, 0, 0, 0}
+return head < num_heads ? weight : 0.0f;
 ====
-__builtin_bit_cast(f32x4, loaded)
+return weight;
 END
 
 device 'logits: the second scale group takes the first scale' detail/logits_gfx9.hpp \
   "$shared_d256" 'logits: random*' << 'END'
-f32x4{scale.y, scale.y, scale.y, scale.y}
+f32x2{scale.y, scale.y}
 ====
-f32x4{scale.x, scale.x, scale.x, scale.x}
+f32x2{scale.x, scale.x}
 END
 
 device 'logits: whole units are stored' detail/logits_gfx9.hpp "$registers" \
@@ -774,30 +782,30 @@ END
 
 device 'logits: rows write what their sequence sees' detail/logits_gfx9.hpp "$shared" \
   'logits: what the rows*' << 'END'
-__builtin_amdgcn_readlane(visible, n)
+__builtin_amdgcn_readlane(visible_bytes, n)
 ====
-run.num_tokens
+__builtin_amdgcn_readlane(visible_bytes, args.next_n - 1)
 END
 
 device 'logits: what half of the rows see is not known' detail/logits_gfx9.hpp "$shared" \
   'logits: what the rows*' << 'END'
-lane_id() < args.next_n ? visible_tokens(args, run.seq, lane_id()) : 0;
+lane_id() < args.next_n ? lane_id() : 0
 ====
-lane_id() < args.next_n / 2 ? visible_tokens(args, run.seq, lane_id()) : 0;
+lane_id() < args.next_n / 2 ? lane_id() : 0
 END
 
 device 'logits: 32-bit offsets of rows of logits, bytes' detail/logits_gfx9.hpp \
-  'L(128,64,preshuffled,shared,0)' 'logits: rows beyond*' << 'END'
-args.logits + row * args.logits_row_stride + first
+  "$shared" 'logits: rows beyond*' << 'END'
+args.logits + run.seq * args.next_n * args.logits_row_stride +
 ====
-args.logits + ((row * args.logits_row_stride) & 0x3FFFFFFF) + first
+args.logits + ((run.seq * args.next_n * args.logits_row_stride) & 0x3FFFFFFF) +
 END
 
 device 'logits: 32-bit offsets of rows of logits, elements' detail/logits_gfx9.hpp \
-  'L(128,64,preshuffled,shared,0)' 'logits: rows beyond*' << 'END'
-args.logits + row * args.logits_row_stride + first
+  "$shared" 'logits: rows beyond*' << 'END'
+args.logits + run.seq * args.next_n * args.logits_row_stride +
 ====
-args.logits + static_cast<int>(row * args.logits_row_stride) + first
+args.logits + static_cast<int>(run.seq * args.next_n * args.logits_row_stride) +
 END
 
 device 'logits: the scales of the unit before' detail/logits_gfx9.hpp "$registers_d64" \
@@ -821,18 +829,18 @@ compute(unit, odd);
 compute(unit, even);
 END
 
-device 'logits: weights of four heads for all sixteen' detail/logits_gfx9.hpp "$shared" \
+device 'logits: weights of four heads for all' detail/logits_gfx9.hpp "$shared" \
   'logits: what the rows*' << 'END'
-if (lane_id() % 16 == 0)
+[lane % block_heads] = weight;
 ====
-if (lane_id() == 0)
+[lane % 4] = weight;
 END
 
 device 'logits: no room for the weights in shared memory' detail/logits_gfx9.hpp "$shared" \
   'logits: what the rows*' << 'END'
-(16 * Config::geometry::head_dim + 64)
+(Config::geometry::head_dim + 4)
 ====
-(16 * Config::geometry::head_dim)
+Config::geometry::head_dim
 END
 
 device 'logits: no barrier before q is overwritten' detail/logits_gfx9.hpp "$shared_p16" \
@@ -859,11 +867,9 @@ END
 
 device 'logits: q that is too large for shared memory' detail/logits_gfx9.hpp "$shared $global" \
   'logits: shapes of head_dim 128' << 'END'
-<= max_dynamic_shared_bytes)
-    return use(shared{});
+<= max_dynamic_shared_bytes) {
 ====
-<= 3 * max_dynamic_shared_bytes)
-    return use(shared{});
+<= 3 * max_dynamic_shared_bytes) {
 END
 
 device 'logits: a format that the device does not know' paged_mqa_logits.hpp "$registers" \
