@@ -109,7 +109,7 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel([[maybe_u
       end - first_token < wave_size ? static_cast<int>(end - first_token) : wave_size;
   const std::int64_t last_token = first_token + num_tokens - 1;
 
-  // A lane is a row, or the last one once more.
+  // A lane is a row; those past the last have none.
   const int lane = lane_id();
   const std::int64_t token = lane < num_tokens ? first_token + lane : last_token;
   const int wave_seq = owner_of_token(args.cu_seq_lens, 0, args.num_seqs, first_token);
@@ -124,7 +124,7 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel([[maybe_u
   }
   const auto position = static_cast<std::uint32_t>(token - seq_first);
   const std::uint32_t entry = args.pages.page(position);
-  long long k_offset = -1;  // from the first page on; negative: zeros
+  long long k_offset = -1;  // from the first page on; negative: zeros, or no row
   float scale[num_scales] = {};
   if (lane < num_tokens && entry < args.block_table_width) {
     const std::int64_t page = table_row[entry];
@@ -175,7 +175,7 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel([[maybe_u
   };
   // A branch around a load or store makes the compiler wait for all that are under way: where every
   // row is there, none has one.
-  if (args.dst_k_is_aligned && num_tokens == wave_size && ballot(k_offset >= 0) == all_lanes) {
+  if (args.dst_k_is_aligned && ballot(k_offset >= 0) == all_lanes) {
     move_rows(std::true_type{});
   } else {
     move_rows(std::false_type{});

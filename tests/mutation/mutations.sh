@@ -322,9 +322,9 @@ END
 
 device 'gather: entries past the table are read' gather.hpp "$gather" \
   'gather: sequences longer*' << 'END'
-if (entry < args.block_table_width)
+&& entry < args.block_table_width)
 ====
-if (entry <= args.block_table_width)
+&& entry <= args.block_table_width)
 END
 
 device 'gather: 32-bit offsets of pages' gather.hpp "$gather" 'gather: pages around*' << 'END'
@@ -369,9 +369,9 @@ END
 
 device 'gather: whole waves where rows end sooner' gather.hpp "$gather" \
   'gather: numbers of tokens*' << 'END'
-if (args.dst_k_is_aligned && num_tokens == wave_size &&
+if (lane < num_tokens && entry <
 ====
-if (args.dst_k_is_aligned &&
+if (entry <
 END
 
 device 'gather: lanes without a row write scales' gather.hpp "$gather" \
