@@ -64,8 +64,8 @@ struct paged_mqa_logits_config {
   static constexpr bool serves(std::int64_t next_n, std::int64_t num_heads) {
     return (Query == query_source::registers ? next_n == 1 && num_heads == Heads
                                              : num_heads % (Heads == 0 ? 1 : Heads) == 0) &&
-           detail::target::dynamic_shared_bytes<paged_mqa_logits_config>(next_n, num_heads) <=
-               detail::target::max_dynamic_shared_bytes;
+           detail::target::plan_shared_memory<paged_mqa_logits_config>(next_n, num_heads)
+                   .total_bytes <= detail::target::max_dynamic_shared_bytes;
   }
 };
 
@@ -87,8 +87,7 @@ KINDEX_KERNEL KINDEX_LAUNCH_BOUNDS(
   __shared__ typename engine_type::shared_state state;
   extern __shared__ char __attribute__((aligned(128))) dynamic_shared[];
   engine_type engine(args, dynamic_shared, state);
-  const block_work work = divide_work(args, target::sequence_start_cost);
-  engine.run(work);
+  engine.run();
   if (args.fill_neg_infinity) fill_invisible_columns<target::block_size>(args);
 #else
   __builtin_trap();
@@ -159,16 +158,18 @@ hipError_t paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t s
   args.logits_row_stride = params.logits_row_stride;
   args.logits_width = params.logits_width;
   args.num_blocks = detail::divider(static_cast<std::uint32_t>(num_blocks));
+  args.shared = detail::target::plan_shared_memory<Config>(params.next_n, params.num_heads);
   args.num_seqs = static_cast<std::int32_t>(params.num_seqs);
   args.next_n = static_cast<std::int32_t>(params.next_n);
   args.num_heads = static_cast<std::int32_t>(params.num_heads);
   args.max_visible = static_cast<std::int32_t>(max_visible);
   args.lens_per_row = params.context_lens_shape == lens_shape::per_row;
+  args.lens_per_sequence = args.lens_per_row ? args.next_n : 1;
   args.fill_neg_infinity = params.fill == kindex::fill::neg_infinity;
   return detail::launch(
       &detail::paged_mqa_logits_kernel<typename Config::kernel_config, decltype(args)>,
       static_cast<unsigned>(num_blocks), detail::target::block_size, args, stream,
-      detail::target::dynamic_shared_bytes<Config>(params.next_n, params.num_heads));
+      static_cast<unsigned>(args.shared.total_bytes));
 }
 
 /// The same on a view whose geometry the compiler knows: one of another geometry does not compile.

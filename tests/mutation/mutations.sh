@@ -421,23 +421,37 @@ END
 
 device 'logits: the last row is taken to be the longest' detail/logits_work.hpp "$shared" \
   'logits: per-row lengths*' << 'END'
-  for (int n = 0; n < args.next_n; ++n) {
+tokens[i] = visible > tokens[i] ? visible : tokens[i];
 ====
-  for (int n = args.next_n - 1; n < args.next_n; ++n) {
+tokens[i] = visible;
 END
 
 device 'logits: stride of the rows'"'"' lengths ignored' detail/logits_work.hpp "$shared" \
   'logits: per-row lengths*,logits: lengths of rows*' << 'END'
-n * args.context_lens_next_n_stride
+(args.lens_per_row ? n * args.context_lens_next_n_stride : 0)
 ====
-n
+(args.lens_per_row ? n : 0)
 END
 
 device 'logits: stride of the lengths ignored' detail/logits_work.hpp "$registers" \
   'logits: strides and alignments*' << 'END'
-seq * args.context_lens_batch_stride
+args.context_lens[seq * args.context_lens_batch_stride
 ====
-seq
+args.context_lens[seq
+END
+
+device 'logits: stride of the lengths ignored by the division' detail/logits_work.hpp \
+  "$registers" 'logits: strides and alignments*' << 'END'
+args.context_lens + first * args.context_lens_batch_stride
+====
+args.context_lens + first
+END
+
+device 'logits: what is left over belongs to no block' detail/logits_work.hpp "$registers" \
+  'logits: widths*' << 'END'
+each + (blockIdx.x < left ? 1 : 0)
+====
+each
 END
 
 device 'logits: a partly filled unit is not one' detail/logits_work.hpp "$registers" \
@@ -449,23 +463,23 @@ END
 
 device 'logits: a block ends one unit too soon' detail/logits_work.hpp "$registers" \
   'logits: widths*' << 'END'
-uniform(shuffle(offset, lane)), end - begin};
+uniform(shuffle(offset, lane)), cost};
 ====
-uniform(shuffle(offset, lane)), end - begin - 1};
+uniform(shuffle(offset, lane)), cost - 1};
 END
 
 device 'logits: a block begins one unit too late' detail/logits_work.hpp "$registers" \
   'logits: widths*' << 'END'
-uniform(shuffle(offset, lane)), end - begin};
+uniform(shuffle(offset, lane)), cost};
 ====
-uniform(shuffle(offset, lane)) + 1, end - begin};
+uniform(shuffle(offset, lane)) + 1, cost};
 END
 
 device 'logits: the cost of a start is forgotten between pieces' detail/logits_work.hpp \
   "$registers" 'logits: lengths around*,logits: one wave*' << 'END'
-units_of(num_tokens) + start_cost - work.offset
+units_of(work.num_tokens) + start_cost - work.offset
 ====
-units_of(num_tokens) - work.offset
+units_of(work.num_tokens) - work.offset
 END
 
 device 'logits: sequences without tokens are busy' detail/logits_work.hpp "$registers_d64" \

@@ -36,15 +36,17 @@ inline constexpr int sequence_start_cost = 1;
 inline constexpr int units_per_step = block_size / wave_size;
 
 /// LDS of gfx942 less what the work division needs.
-inline constexpr unsigned max_dynamic_shared_bytes = 60 * 1024;
+inline constexpr int max_dynamic_shared_bytes = 60 * 1024;
 
 /// Dynamic shared memory of a launch: q as fragments, if it is kept there.
 template <class Config>
-constexpr unsigned dynamic_shared_bytes(std::int64_t next_n, std::int64_t num_heads) {
+constexpr shared_plan plan_shared_memory(std::int64_t next_n, std::int64_t num_heads) {
   const std::int64_t blocks = next_n * ((num_heads + block_heads - 1) / block_heads);
-  return Config::query == query_source::shared
-             ? static_cast<unsigned>(blocks * block_heads * (Config::geometry::head_dim + 4))
-             : 0u;
+  shared_plan plan = {};
+  if (Config::query == query_source::shared) {
+    plan.total_bytes = static_cast<int>(blocks * block_heads * (Config::geometry::head_dim + 4));
+  }
+  return plan;
 }
 
 /// Calls `use` with the configuration for a shape: exactly Heads heads, unless that is 0. q in
@@ -60,7 +62,7 @@ hipError_t with_logits_config(std::int64_t next_n, std::int64_t num_heads, Use u
     }
   }
   using shared = paged_mqa_logits_config<Geometry, query_source::shared>;
-  if (dynamic_shared_bytes<shared>(next_n, num_heads) <= max_dynamic_shared_bytes) {
+  if (plan_shared_memory<shared>(next_n, num_heads).total_bytes <= max_dynamic_shared_bytes) {
     if (num_heads == 64) {
       return use(paged_mqa_logits_config<Geometry, query_source::shared, 64>{});
     }
@@ -539,8 +541,8 @@ class unit_engine {
         weights_(state.weights[wave_]) {}
 
   /// All of a block's work, by all of its threads: waves take turns with the units.
-  KINDEX_DEVICE void run(const block_work& work) {
-    for_each_piece(args_, work, sequence_start_cost,
+  KINDEX_DEVICE void run() {
+    for_each_piece(args_, divide_work(args_, sequence_start_cost), sequence_start_cost,
                    [&](int seq, int num_tokens, int first, int end) {
                      const unit_run own = {seq, num_tokens, first + wave_, end, units_per_step};
                      if constexpr (is_resident) {

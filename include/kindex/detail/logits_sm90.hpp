@@ -4,11 +4,9 @@
 // The inner loop of the logits on Hopper. One block fills a multiprocessor: a warpgroup of loaders
 // keeps a ring of K and scales in shared memory full, 128 tokens ("a pair" of units) a stage; three
 // warpgroups of computers take the stages in turn, multiply them with q in shared memory, and keep
-// relu, weights and the sum over heads in registers. The ring carries on across sequences.
-//
-// Preshuffled pages come by bulk copies, whole units where pages allow: their tiles are made of the
-// core matrices that ldmatrix reads without bank conflicts. Plain ones come by 16-byte copies into
-// swizzled rows, pages of one token by 4-byte copies.
+// relu, weights and the sum over heads in registers. The ring carries on across sequences: q of the
+// next one is fetched while the last is computed. Only the loaders know how the work is divided;
+// what a computer needs to know lies beside q.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -20,18 +18,14 @@
 #include "logits_work.hpp"
 #include "memory.hpp"
 #include "mma_sm90.hpp"
+#include "page_stream_sm90.hpp"
 #include "wave.hpp"
 
 KINDEX_NAMESPACE_BEGIN
 namespace detail::sm90 {
 
-inline constexpr int warpgroup_size = 128;
 inline constexpr int num_computers = 3;  // warpgroups
 inline constexpr int block_size = (1 + num_computers) * warpgroup_size;
-inline constexpr int pair_tokens = 2 * unit_tokens;
-inline constexpr int pair_tiles = pair_tokens / tile_tokens;
-/// Tokens of a pair that one warp loads, or finishes.
-inline constexpr int warp_tokens = pair_tokens / 4;
 
 /// Shared memory of a multiprocessor less what the compiler and the work division take.
 inline constexpr int max_dynamic_shared_bytes = 224 * 1024;
@@ -41,48 +35,40 @@ inline constexpr int max_query_bytes = 96 * 1024;
 /// serves the same warpgroup, which therefore never waits for a phase before the last one has
 /// ended.
 inline constexpr int max_stages = 6;
+/// Pairs that a block asks for before its first q has come, which would have to queue behind the K
+/// of all blocks. Where there are no bulk copies the same threads ask for q first.
+inline constexpr int initial_pairs = 1;
+/// Two if they fit: while one is in use, the next sequence's q is fetched into the other.
+inline constexpr int max_query_slots = 2;
 
 /// Registers of a thread by role; together those of the multiprocessor.
-inline constexpr int loader_registers = 56;
-inline constexpr int computer_registers = 152;
+inline constexpr int loader_registers = 80;
+inline constexpr int computer_registers = 144;
 
-/// What lies in dynamic shared memory: q and weights of as many rows as fit, then the ring.
-template <int HeadDim>
-struct shared_layout {
-  static constexpr int stage_k_bytes = pair_tokens * HeadDim;
-  static constexpr int stage_scale_bytes = pair_tokens * 4 * scales_per_token(HeadDim);
-
-  int rows_at_once;  // of the N rows of a sequence
-  int query_bytes;   // a multiple of 128
-  int weight_bytes;  // the rows' lengths follow the weights
-  int num_stages;
-
-  KINDEX_HOST_DEVICE constexpr shared_layout(int next_n, int num_heads)
-      : rows_at_once(0), query_bytes(0), weight_bytes(0), num_stages(0) {
-    const int row_bytes = num_heads * (HeadDim + 4);
-    rows_at_once = next_n * row_bytes <= max_query_bytes ? next_n : max_query_bytes / row_bytes;
-    query_bytes = rows_at_once * num_heads * HeadDim;
-    weight_bytes = (rows_at_once * (num_heads + 1) * 4 + 127) / 128 * 128;
-    num_stages = (max_dynamic_shared_bytes - query_bytes - weight_bytes) /
-                 (stage_k_bytes + stage_scale_bytes);
-    num_stages = num_stages < max_stages ? num_stages / num_computers * num_computers : max_stages;
-  }
-
-  KINDEX_HOST_DEVICE constexpr int total_bytes() const {
-    return query_bytes + weight_bytes + num_stages * (stage_k_bytes + stage_scale_bytes);
-  }
-};
-
-/// Dynamic shared memory of a launch.
+/// Dynamic shared memory of a launch: slots for q and weights of as many rows as fit, then the ring
+/// of K, then that of its scales.
 template <class Config>
-constexpr unsigned dynamic_shared_bytes(std::int64_t next_n, std::int64_t num_heads) {
-  return static_cast<unsigned>(shared_layout<Config::geometry::head_dim>(
-                                   static_cast<int>(next_n), static_cast<int>(num_heads))
-                                   .total_bytes());
+constexpr shared_plan plan_shared_memory(std::int64_t next_n, std::int64_t num_heads) {
+  constexpr int head_dim = Config::geometry::head_dim;
+  constexpr int stage_bytes = stage_k_bytes<head_dim> + stage_scale_bytes<head_dim>;
+  const int heads = static_cast<int>(num_heads);
+  const int rows = static_cast<int>(next_n);
+  const int row_bytes = heads * (head_dim + 4);
+  shared_plan plan = {};
+  plan.rows_at_once = rows * row_bytes <= max_query_bytes ? rows : max_query_bytes / row_bytes;
+  plan.num_query_slots =
+      plan.rows_at_once * row_bytes * max_query_slots <= max_query_bytes ? max_query_slots : 1;
+  plan.query_bytes = plan.rows_at_once * heads * head_dim;
+  plan.weight_bytes = (plan.rows_at_once * (heads + 1) * 4 + 127) / 128 * 128;
+  const int slot_bytes = plan.num_query_slots * (plan.query_bytes + plan.weight_bytes);
+  const int stages = (max_dynamic_shared_bytes - slot_bytes) / stage_bytes;
+  plan.num_stages = stages < max_stages ? stages / num_computers * num_computers : max_stages;
+  plan.total_bytes = slot_bytes + plan.num_stages * stage_bytes;
+  return plan;
 }
 
 /// What beginning a sequence costs a block, in units.
-inline constexpr int sequence_start_cost = 3;
+inline constexpr int sequence_start_cost = 2;
 
 /// Units that a block computes at once.
 inline constexpr int units_per_step = 2;
@@ -107,7 +93,7 @@ hipError_t with_logits_config(std::int64_t, std::int64_t num_heads, Use use) {
 
 #if KINDEX_TARGET_SM90A
 
-/// Place in the ring: stage, and parity of the barrier phase that belongs to it.
+/// Place in a ring: stage, and parity of the barrier phase that belongs to it.
 struct ring_position {
   int stage = 0;
   std::uint32_t parity = 0;
@@ -120,60 +106,23 @@ struct ring_position {
   }
 };
 
-/// Page ids of one sequence, 32 table entries at a time, one a lane, and the next 32 on their way.
-class page_ids {
- public:
-  KINDEX_DEVICE void start(const std::int32_t* table_row, int num_entries, int first_entry,
-                           int chunk) {
-    table_row_ = table_row;
-    num_entries_ = num_entries;
-    first_ = first_entry;
-    chunk_ = chunk;
-    ids_ = load(first_);
-    next_ids_ = load(first_ + chunk_);
-  }
-
-  /// Makes the entries up to last_entry available; pairs come in order.
-  KINDEX_DEVICE void advance(int last_entry) {
-    if (last_entry - first_ >= wave_size) {
-      first_ += chunk_;
-      ids_ = next_ids_;
-      next_ids_ = load(first_ + chunk_);
-    }
-  }
-
-  /// The id in an entry; all lanes take part. Past the last page of the sequence: -1.
-  KINDEX_DEVICE std::uint32_t at(int entry) const {
-    return static_cast<std::uint32_t>(shuffle(ids_, entry - first_));
-  }
-
- private:
-  KINDEX_DEVICE int load(int first) const {
-    const int entry = first + lane_id();
-    return entry < num_entries_ ? table_row_[entry] : -1;
-  }
-
-  const std::int32_t* table_row_;
-  int num_entries_;
-  int first_;
-  int chunk_;
-  int ids_;
-  int next_ids_;
+/// What computers do with one filling of a slot for q: rows of one sequence, tokens of it.
+struct query_piece {
+  int seq;  // negative: there is no more work
+  int first_token;
+  int end_token;
+  int first_row;
+  int num_rows;
 };
 
 template <class Config>
 class unit_engine {
   using geometry = typename Config::geometry;
   using args_type = logits_args<geometry::page_size>;
-  static constexpr int page_size = geometry::page_size;
+  using stream_type = page_stream<geometry>;
   static constexpr int head_dim = geometry::head_dim;
   static constexpr int num_scales = geometry::num_scales;
   static constexpr int heads = Config::heads;  // of one matrix instruction
-  static constexpr bool per_token_pages = page_size == 1;
-  static constexpr bool unit_in_page = page_size != 0 && page_size % unit_tokens == 0;
-  static constexpr bool bulk = geometry::layout == page_layout::preshuffled;
-  /// Neighbouring tokens that are sure to share a page.
-  static constexpr int piece_tokens = unit_in_page ? unit_tokens : tile_tokens;
   static constexpr int steps = head_dim / 32;  // of the matrix instruction
   /// K of a pair stays in registers while heads pass by, and its stage is free at once; 256 dims
   /// take too many.
@@ -182,233 +131,210 @@ class unit_engine {
     mutable token_fragment half[resident_k ? 2 : 1][steps];
     const char* k;
   };
-  static constexpr int stage_k_bytes = shared_layout<head_dim>::stage_k_bytes;
-  static constexpr int stage_scale_bytes = shared_layout<head_dim>::stage_scale_bytes;
 
  public:
+  /// Loaders of q: those that do not load K, or all.
+  static constexpr int first_query_warp = stream_type::num_warps % warps_per_group;
+  static constexpr int num_query_threads = warpgroup_size - first_query_warp * wave_size;
+
   struct shared_state {
     barrier full[max_stages];
     barrier empty[max_stages];
+    barrier query_full[max_query_slots];
+    barrier query_empty[max_query_slots];
+    query_piece pieces[max_query_slots];
+    /// One bit for each token of a stage, a word for each warp: its page is one.
+    std::uint32_t valid[max_stages][warps_per_group];
   };
 
   /// All threads of the block take part.
   KINDEX_DEVICE unit_engine(const args_type& args, char* storage, shared_state& ring)
-      : args_(args), ring_(ring), shared_(args.next_n, args.num_heads) {
+      : args_(args), ring_(ring), shared_(args.shared) {
     query_ = storage;
-    weights_ = reinterpret_cast<float*>(storage + shared_.query_bytes);
-    stage_k_ = storage + shared_.query_bytes + shared_.weight_bytes;
-    stage_scale_ = stage_k_ + shared_.num_stages * stage_k_bytes;
+    weights_ = storage + shared_.num_query_slots * shared_.query_bytes;
+    stage_k_ = weights_ + shared_.num_query_slots * shared_.weight_bytes;
+    stage_scale_ = stage_k_ + shared_.num_stages * stage_k_bytes<head_dim>;
     // The compiler must see that a warp does not diverge around the matrix instructions.
     warpgroup_ = shuffle(static_cast<int>(threadIdx.x) / warpgroup_size, 0);
     warp_ = static_cast<int>(threadIdx.x) % warpgroup_size / wave_size;
-    if (threadIdx.x == block_size - 1) {
-      for (int i = 0; i < shared_.num_stages; ++i) {
-        init_barrier(&ring_.full[i], bulk ? 1 : warpgroup_size);
-        init_barrier(&ring_.empty[i], 4);
-      }
-      publish_barriers();
-    }
   }
 
   /// All of a block's work, by all of its threads.
-  KINDEX_DEVICE void run(const block_work& work) {
-    __syncthreads();  // the barriers are there
+  KINDEX_DEVICE void run() {
     if (warpgroup_ == 0) {
       set_max_registers<loader_registers, false>();
-      if (bulk && warp_ != 0) return;
-      for_each_piece(args_, work, sequence_start_cost,
-                     [&](int seq, int num_tokens, int first, int end) {
-                       const int end_token = piece_end(num_tokens, end);
-                       for (int row = 0; row < args_.next_n; row += shared_.rows_at_once) {
-                         load_pairs(seq, end_token, first * unit_tokens);
-                       }
-                     });
+      // Its memory latency comes first in a launch.
+      const block_work work = divide_work(args_, sequence_start_cost);
+      __syncthreads();  // the barriers are there
+      load_pieces(work);
     } else {
+      if (threadIdx.x == block_size - 1) init_barriers();
+      __syncthreads();
       set_max_registers<computer_registers, true>();
-      for_each_piece(args_, work, sequence_start_cost,
-                     [&](int seq, int num_tokens, int first, int end) {
-                       const int end_token = piece_end(num_tokens, end);
-                       for (int row = 0; row < args_.next_n; row += shared_.rows_at_once) {
-                         const int rest = args_.next_n - row;
-                         compute_pairs(seq, end_token, first * unit_tokens, row,
-                                       rest < shared_.rows_at_once ? rest : shared_.rows_at_once);
-                       }
-                     });
+      compute_pieces();
     }
   }
 
  private:
+  KINDEX_DEVICE void init_barriers() {
+#pragma unroll
+    for (int i = 0; i < max_stages; ++i) {
+      init_barrier(&ring_.full[i], stream_type::num_arrivals);
+      init_barrier(&ring_.empty[i], warps_per_group);
+    }
+#pragma unroll
+    for (int i = 0; i < max_query_slots; ++i) {
+      // Of each loader: its copies, and what it wrote itself.
+      init_barrier(&ring_.query_full[i], 2 * num_query_threads);
+      init_barrier(&ring_.query_empty[i], num_computers * warps_per_group);
+    }
+    publish_barriers();
+  }
+
   // Loaders ---------------------------------------------------------------------------------------
 
-  KINDEX_DEVICE void load_pairs(std::int64_t seq, int end_token, int first_token) {
-    const std::int32_t* const table_row = args_.block_table + seq * args_.block_table_stride;
-    const int num_entries = entry_of(end_token - 1) + 1;
-    page_ids ids;
-    if constexpr (per_token_pages) {
-      // A warp's own 32 tokens of every pair.
-      ids.start(table_row, num_entries, first_token + warp_ * warp_tokens, pair_tokens);
-    } else {
-      ids.start(table_row, num_entries, entry_of(first_token), unit_in_page ? 32 : 32 - pair_tiles);
+  KINDEX_DEVICE void load_pieces(const block_work& work) {
+    const bool loads_k = warp_ < stream_type::num_warps;
+    stream_type stream(args_, warp_);
+    const bool loads_query = warp_ >= first_query_warp;
+    for_each_piece(
+        args_, work, sequence_start_cost, [&](int seq, int num_tokens, int first, int end) {
+          const std::int64_t end_unit_token = std::int64_t{end} * unit_tokens;
+          const int end_token =
+              num_tokens < end_unit_token ? num_tokens : static_cast<int>(end_unit_token);
+          KINDEX_PLAIN_LOOP
+          for (int row = 0; row < args_.next_n; row += shared_.rows_at_once) {
+            const int rest = args_.next_n - row;
+            if (loads_query) {
+              load_query({seq, first * unit_tokens, end_token, row,
+                          rest < shared_.rows_at_once ? rest : shared_.rows_at_once});
+            }
+            if (loads_k) load_pairs(stream, seq, first * unit_tokens, end_token);
+          }
+        });
+    if (loads_query) load_query({-1, 0, 0, 0, 0});
+  }
+
+  /// q as [D/16][rows * heads][16 bytes], the weights as they are, what the rows see. Nothing is
+  /// waited for but a free slot.
+  KINDEX_DEVICE void load_query(const query_piece& piece) {
+    constexpr int units = head_dim / unit_bytes;
+    const int slot = query_position_.stage;
+    barrier* const full = &ring_.query_full[slot];
+    wait(&ring_.query_empty[slot], query_position_.parity ^ 1);
+    const int thread = static_cast<int>(threadIdx.x) - first_query_warp * wave_size;
+    const int num_columns = piece.num_rows * args_.num_heads;
+    // This is on the way to the first logit, and every instruction of it is executed cold: threads
+    // walk down the heads, each with one place of 16 dims, instead of dividing.
+    constexpr int heads_at_once = num_query_threads / units;
+    const std::int64_t seq = piece.seq;
+    const int visible =
+        thread < piece.num_rows ? visible_tokens(args_, seq, piece.first_row + thread) : 0;
+    // Blocks that share a sequence begin with other heads, not all at the same addresses.
+    const int rotation = static_cast<int>(blockIdx.x % 8) * (args_.num_heads / 8);
+    const int unit = thread % units;
+    const char* q = args_.q + seq * args_.q_batch_stride + piece.first_row * args_.q_next_n_stride +
+                    unit * unit_bytes;
+    char* query = query_ + slot * shared_.query_bytes + unit * num_columns * unit_bytes;
+    const float* w =
+        args_.weights + (seq * args_.next_n + piece.first_row) * args_.weights_row_stride;
+    float* weights = weights_of(slot);
+    KINDEX_PLAIN_LOOP
+    for (int row = 0; row < piece.num_rows; ++row) {
+#pragma unroll 2
+      for (int i = thread / units; i < args_.num_heads; i += heads_at_once) {
+        const int rotated = i + rotation;
+        const int head = rotated < args_.num_heads ? rotated : rotated - args_.num_heads;
+        copy_async<16>(query + head * unit_bytes, q + head * args_.q_head_stride);
+      }
+      KINDEX_PLAIN_LOOP
+      for (int head = thread; head < args_.num_heads; head += num_query_threads) {
+        copy_async<4>(weights + head, w + head);
+      }
+      q += args_.q_next_n_stride;
+      query += args_.num_heads * unit_bytes;
+      w += args_.weights_row_stride;
+      weights += args_.num_heads;
     }
+    arrive_when_copied(full);
+    if (thread < piece.num_rows) visible_of(slot, num_columns)[thread] = visible;
+    if (thread == 0) ring_.pieces[slot] = piece;
+    arrive(full);
+    query_position_.advance(shared_.num_query_slots);
+  }
+
+  KINDEX_DEVICE void load_pairs(stream_type& stream, std::int64_t seq, int first_token,
+                                int end_token) {
+    stream.start(seq, first_token, end_token);
+    // Bulk copies are few; of the others' addresses the compiler makes more at once.
+#pragma unroll(stream_type::bulk ? 1 : 4)
     for (int token = first_token; token < end_token; token += pair_tokens) {
-      if constexpr (per_token_pages) {
-        ids.advance(token + (warp_ + 1) * warp_tokens - 1);
-      } else {
-        ids.advance(entry_of(token + pair_tokens - 1));
+      stream.prepare(token);
+      if (stream_type::bulk && !started_ && token == first_token + initial_pairs * pair_tokens) {
+        wait(&ring_.query_full[0], 0);
       }
-      wait(&ring_.empty[position_.stage], position_.parity ^ 1);
-      char* const k = stage_k_ + position_.stage * stage_k_bytes;
-      char* const scale = stage_scale_ + position_.stage * stage_scale_bytes;
-      barrier* const full = &ring_.full[position_.stage];
-      if constexpr (bulk) {
-        load_pair_in_bulk(ids, token, end_token, k, scale, full);
-      } else if constexpr (per_token_pages) {
-        load_tokens(ids, token, end_token, k, scale);
-        arrive_when_copied(full);
-      } else {
-        load_rows(ids, token, end_token, k, scale);
-        arrive_when_copied(full);
-      }
+      const int stage = position_.stage;
+      wait(&ring_.empty[stage], position_.parity ^ 1);
+      stream.load(token, {stage_k_ + stage * stage_k_bytes<head_dim>,
+                          stage_scale_ + stage * stage_scale_bytes<head_dim>, ring_.valid[stage],
+                          &ring_.full[stage]});
       position_.advance(shared_.num_stages);
     }
-  }
-
-  /// A lane copies one piece: 64 tokens of one page, or 16.
-  KINDEX_DEVICE void load_pair_in_bulk(const page_ids& ids, int token, int end_token, char* k,
-                                       char* scale, barrier* full) {
-    constexpr int pieces = pair_tokens / piece_tokens;
-    const int piece = lane_id() % pieces;
-    const int first = token + piece * piece_tokens;
-    const int entry = entry_of(first);
-    const std::uint32_t id = ids.at(entry);
-    const bool wanted = lane_id() < pieces && first < end_token && id < args_.num_pages;
-    const auto num_pieces = static_cast<std::uint32_t>(__popcll(ballot(wanted)));
-    constexpr std::uint32_t k_bytes = piece_tokens * head_dim;
-    constexpr std::uint32_t scale_bytes = piece_tokens * 4 * num_scales;
-    if (lane_id() == 0) arrive_expecting(full, num_pieces * (k_bytes + scale_bytes));
-    __syncwarp();
-    if (wanted) {
-      const int token_in_page = first - entry * args_.pages.page_size();
-      const char* const page = page_address(id);
-      copy_bulk(k + piece * k_bytes, page + token_in_page * head_dim, k_bytes, full);
-      copy_bulk(scale + piece * scale_bytes, page + scale_offset(token_in_page), scale_bytes, full);
-    }
-  }
-
-  /// Plain pages: a warp copies its two tiles, whole rows at once.
-  KINDEX_DEVICE void load_rows(const page_ids& ids, int token, int end_token, char* k,
-                               char* scale) {
-    constexpr int units = head_dim / unit_bytes;
-    constexpr int rows_at_once = wave_size / units;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int tile = warp_ * 2 + i;
-      const int first = token + tile * tile_tokens;
-      const int entry = entry_of(first);
-      const std::uint32_t id = ids.at(entry);
-      if (first >= end_token || id >= args_.num_pages) continue;
-      const int token_in_page = first - entry * args_.pages.page_size();
-      const char* const page = page_address(id);
-      const int unit = lane_id() % units;
-#pragma unroll
-      for (int r = 0; r < tile_tokens; r += rows_at_once) {
-        const int row = r + lane_id() / units;
-        copy_async<16>(k + k_offset_in_stage(tile, row, unit),
-                       page + (token_in_page + row) * head_dim + unit * unit_bytes);
-      }
-      constexpr int scale_units = tile_tokens * 4 * num_scales / unit_bytes;
-      if (lane_id() < scale_units) {
-        copy_async<16>(scale + tile * tile_tokens * 4 * num_scales + lane_id() * unit_bytes,
-                       page + scale_offset(token_in_page) + lane_id() * unit_bytes);
-      }
-    }
-  }
-
-  /// Pages of one token: 4-byte copies, the only ones that their alignment allows.
-  KINDEX_DEVICE void load_tokens(const page_ids& ids, int token, int end_token, char* k,
-                                 char* scale) {
-#pragma unroll 4
-    for (int i = 0; i < warp_tokens; ++i) {
-      const int t = warp_ * warp_tokens + i;
-      const std::uint32_t id = ids.at(token + t);
-      if (token + t >= end_token || id >= args_.num_pages) continue;
-      const char* const page = page_address(id);
-#pragma unroll
-      for (int word = lane_id(); word < head_dim / 4; word += wave_size) {
-        copy_async<4>(
-            k + k_offset_in_stage(t / tile_tokens, t % tile_tokens, word / 4) + word % 4 * 4,
-            page + word * 4);
-      }
-      if (lane_id() < num_scales) {
-        copy_async<4>(scale + (t * num_scales + lane_id()) * 4, page + head_dim + lane_id() * 4);
-      }
-    }
+    started_ = true;
   }
 
   // Computers -------------------------------------------------------------------------------------
 
-  KINDEX_DEVICE void compute_pairs(std::int64_t seq, int end_token, int first_token, int first_row,
-                                   int num_rows) {
-    load_query(seq, first_row, num_rows);
-    for (int token = first_token; token < end_token; token += pair_tokens) {
-      if (turn_ == warpgroup_ - 1) compute_pair(seq, token, end_token, first_row, num_rows);
-      turn_ = turn_ + 1 == num_computers ? 0 : turn_ + 1;
-      position_.advance(shared_.num_stages);
+  KINDEX_DEVICE void compute_pieces() {
+    for (;;) {
+      const int slot = query_position_.stage;
+      wait(&ring_.query_full[slot], query_position_.parity);
+      const query_piece piece = ring_.pieces[slot];
+      if (piece.seq < 0) return;
+      fence_async_proxy();  // q was written by ordinary copies
+      const query_view query(*this, slot, piece.num_rows);
+      for (int token = piece.first_token; token < piece.end_token; token += pair_tokens) {
+        if (turn_ == warpgroup_ - 1) compute_pair(piece, query, token);
+        turn_ = turn_ + 1 == num_computers ? 0 : turn_ + 1;
+        position_.advance(shared_.num_stages);
+      }
+      __syncwarp();
+      if (lane_id() == 0) arrive(&ring_.query_empty[slot]);
+      query_position_.advance(shared_.num_query_slots);
     }
   }
 
-  /// q as [D/16][rows * heads][16 bytes], the weights as they are.
-  KINDEX_DEVICE void load_query(std::int64_t seq, int first_row, int num_rows) {
-    constexpr int num_threads = num_computers * warpgroup_size;
-    named_barrier(1, num_threads);  // nobody reads the previous ones any more
-    const int thread = static_cast<int>(threadIdx.x) - warpgroup_size;
-    const int num_columns = num_rows * args_.num_heads;
-    // All copies are on their way before the first is waited for.
-    constexpr int units = head_dim / unit_bytes;
-    for (int i = thread; i < num_columns * units; i += num_threads) {
-      const int column = i / units;
-      const int unit = i % units;
-      const int row = column / args_.num_heads;
-      const int head = column - row * args_.num_heads;
-      copy_async<16>(query_ + (unit * num_columns + column) * unit_bytes,
-                     args_.q + seq * args_.q_batch_stride +
-                         (first_row + row) * args_.q_next_n_stride + head * args_.q_head_stride +
-                         unit * unit_bytes);
-    }
-    for (int column = thread; column < num_columns; column += num_threads) {
-      const int row = column / args_.num_heads;
-      copy_async<4>(weights_ + column,
-                    args_.weights +
-                        (seq * args_.next_n + first_row + row) * args_.weights_row_stride + column -
-                        row * args_.num_heads);
-    }
-    if (thread < num_rows) {
-      visible_of(num_rows)[thread] = visible_tokens(args_, seq, first_row + thread);
-    }
-    wait_copies();
-    fence_async_proxy();
-    named_barrier(1, num_threads);
-    query_step_bytes_ = static_cast<std::uint32_t>(num_columns) * unit_bytes;
-  }
+  /// Where q of a piece is.
+  struct query_view {
+    const char* q;
+    const float* weights;
+    const int* visible;  // of each row
+    int num_columns;
+    std::uint32_t step_bytes;  // from 16 dims to the next
 
-  KINDEX_DEVICE void compute_pair(std::int64_t seq, int token, int end_token, int first_row,
-                                  int num_rows) {
+    KINDEX_DEVICE query_view(const unit_engine& engine, int slot, int num_rows)
+        : q(engine.query_ + slot * engine.shared_.query_bytes),
+          weights(engine.weights_of(slot)),
+          visible(nullptr),
+          num_columns(num_rows * engine.args_.num_heads),
+          step_bytes(static_cast<std::uint32_t>(num_columns) * unit_bytes) {
+      visible = engine.visible_of(slot, num_columns);
+    }
+  };
+
+  KINDEX_DEVICE void compute_pair(const query_piece& piece, const query_view& query, int token) {
     // After the quad's exchange, lane l finishes one token of the warp's 32: of tile 2*warp + (l &
     // 1), number 8 * (l>>1 & 1) + l/4. A warp's logits are 128 bytes in a row.
     const int lane = lane_id();
-    const int own = warp_ * warp_tokens + lane % 2 * tile_tokens + lane / 2 % 2 * 8 + lane / 4;
+    const int own_of_warp = lane % 2 * tile_tokens + lane / 2 % 2 * 8 + lane / 4;
+    const int own = warp_ * warp_tokens + own_of_warp;
     const int own_token = token + own;
-    bool valid = false;
-    if (own_token < end_token) {
-      const std::int32_t id =
-          args_.block_table[seq * args_.block_table_stride + entry_of(own_token)];
-      valid = static_cast<std::uint32_t>(id) < args_.num_pages;
-    }
 
     wait(&ring_.full[position_.stage], position_.parity);
-    const char* const k = stage_k_ + position_.stage * stage_k_bytes;
-    const auto* const scale =
-        reinterpret_cast<const float*>(stage_scale_ + position_.stage * stage_scale_bytes);
+    const char* const k = stage_k_ + position_.stage * stage_k_bytes<head_dim>;
+    const auto* const scale = reinterpret_cast<const float*>(
+        stage_scale_ + position_.stage * stage_scale_bytes<head_dim>);
+    const bool valid = (ring_.valid[position_.stage][warp_] >> own_of_warp & 1) != 0;
     float own_scale = 1.0f;
     float group_scale[4][num_scales] = {};  // of the four tokens that this lane multiplies
     if constexpr (num_scales == 1) {
@@ -437,8 +363,8 @@ class unit_engine {
     const auto finish_block = [&](int column) {
       if (column + heads != row_end) return;
       const float logit = exchange_in_quad(sum) * own_scale;
-      if (own_token < end_token && own_token < visible_of(num_rows)[row]) {
-        const std::int64_t r = seq * args_.next_n + first_row + row;
+      if (own_token < piece.end_token && own_token < query.visible[row]) {
+        const std::int64_t r = std::int64_t{piece.seq} * args_.next_n + piece.first_row + row;
         args_.logits[r * args_.logits_row_stride + own_token] = valid ? logit : -__builtin_inff();
       }
 #pragma unroll
@@ -446,12 +372,13 @@ class unit_engine {
       ++row;
       row_end += args_.num_heads;
     };
-    const int num_columns = num_rows * args_.num_heads;
     int column = 0;
-    for (; column + heads < num_columns; column += 2 * heads) {
-      add_blocks<2>(tokens, column, group_scale, sum, finish_block);
+    for (; column + heads < query.num_columns; column += 2 * heads) {
+      add_blocks<2>(tokens, query, column, group_scale, sum, finish_block);
     }
-    if (column < num_columns) add_blocks<1>(tokens, column, group_scale, sum, finish_block);
+    if (column < query.num_columns) {
+      add_blocks<1>(tokens, query, column, group_scale, sum, finish_block);
+    }
     if constexpr (!resident_k) release_stage();
   }
 
@@ -459,24 +386,24 @@ class unit_engine {
   /// tokens is summed up, the matrix unit is at the next; two scales a token take twice the
   /// registers, and have none left for that.
   template <int Blocks, class FinishBlock>
-  KINDEX_DEVICE void add_blocks(const pair_fragments& tokens, int column,
+  KINDEX_DEVICE void add_blocks(const pair_fragments& tokens, const query_view& query, int column,
                                 const float (&group_scale)[4][num_scales], float (&sum)[4],
                                 const FinishBlock& finish_block) {
     constexpr int ahead = num_scales == 1 ? 1 : 0;
     constexpr int num_halves = 2 * Blocks;
     products dot[1 + ahead];
-    if constexpr (ahead != 0) multiply_half(tokens, column, 0, dot[0]);
+    if constexpr (ahead != 0) multiply_half(tokens, query, column, 0, dot[0]);
 #pragma unroll
     for (int i = 0; i < num_halves; ++i) {
       const int next = i + ahead;
       if (next < num_halves) {
-        multiply_half(tokens, column + next / 2 * heads, next % 2, dot[next % (1 + ahead)]);
+        multiply_half(tokens, query, column + next / 2 * heads, next % 2, dot[next % (1 + ahead)]);
       }
       float2 weight[heads / 8];
 #pragma unroll
       for (int j = 0; j < heads / 8; ++j) {
-        weight[j] = *reinterpret_cast<const float2*>(weights_ + column + i / 2 * heads + 8 * j +
-                                                     lane_id() % 4 * 2);
+        weight[j] = *reinterpret_cast<const float2*>(query.weights + column + i / 2 * heads +
+                                                     8 * j + lane_id() % 4 * 2);
       }
       if (next < num_halves) {
         wait_multiply<ahead>();
@@ -498,16 +425,17 @@ class unit_engine {
     const int row = half * 8 + lane_id() % 8;
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
-      tokens[step] = load_fragment(k + k_offset_in_stage(tile, row, step * 2 + matrix / 2));
+      tokens[step] =
+          load_fragment(k + stream_type::k_offset_in_stage(tile, row, step * 2 + matrix / 2));
     }
   }
 
   /// Begins q . k of `heads` columns of q with one half of the tokens.
-  KINDEX_DEVICE void multiply_half(const pair_fragments& tokens, int column, int half,
-                                   products& dot) {
+  KINDEX_DEVICE void multiply_half(const pair_fragments& tokens, const query_view& query,
+                                   int column, int half, products& dot) {
     const std::uint64_t q =
-        operand(query_ + column * unit_bytes, query_step_bytes_, 8 * unit_bytes);
-    const std::uint64_t q_step = 2 * query_step_bytes_ >> 4;
+        operand(query.q + column * unit_bytes, query.step_bytes, 8 * unit_bytes);
+    const std::uint64_t q_step = 2 * query.step_bytes >> 4;
     if constexpr (!resident_k) load_half(tokens.k, half, tokens.half[0]);
     begin_multiply();
 #pragma unroll
@@ -558,45 +486,27 @@ class unit_engine {
 
   // ------------------------------------------------------------------------------------------------
 
-  /// Where a stage keeps 16 dims of a token. Preshuffled: as in the page. Plain: rows, whose units
-  /// change places so that the same unit of eight neighbouring rows lies in different banks.
-  static KINDEX_DEVICE int k_offset_in_stage(int tile, int row, int unit) {
-    constexpr int rows_per_line = head_dim < 128 ? 128 / head_dim : 1;  // of 32 banks
-    constexpr int mask = head_dim < 128 ? head_dim / unit_bytes - 1 : 7;
-    const int place = bulk ? unit * 256 + row * unit_bytes
-                           : row * head_dim + (unit ^ (row / rows_per_line & mask)) * unit_bytes;
-    return tile * tile_tokens * head_dim + place;
+  KINDEX_DEVICE float* weights_of(int slot) const {
+    return reinterpret_cast<float*>(weights_ + slot * shared_.weight_bytes);
   }
-  static KINDEX_DEVICE int piece_end(int num_tokens, int end_unit) {
-    const std::int64_t end_token = std::int64_t{end_unit} * unit_tokens;
-    return num_tokens < end_token ? num_tokens : static_cast<int>(end_token);
-  }
-  KINDEX_DEVICE int entry_of(int token) const {
-    return static_cast<int>(args_.pages.page(static_cast<std::uint32_t>(token)));
-  }
-  /// Lengths of the rows at hand, behind their weights.
-  KINDEX_DEVICE int* visible_of(int num_rows) const {
-    return reinterpret_cast<int*>(weights_ + num_rows * args_.num_heads);
-  }
-  KINDEX_DEVICE const char* page_address(std::uint32_t id) const {
-    return args_.data + static_cast<std::int64_t>(id) * args_.page_stride_bytes;
-  }
-  KINDEX_DEVICE std::int64_t scale_offset(int token_in_page) const {
-    return scale_offset_in_page(args_.pages.page_size(), head_dim, token_in_page, 0);
+  /// Lengths of a slot's rows, behind their weights.
+  KINDEX_DEVICE int* visible_of(int slot, int num_columns) const {
+    return reinterpret_cast<int*>(weights_of(slot) + num_columns);
   }
 
   const args_type& args_;
   shared_state& ring_;
-  const shared_layout<head_dim> shared_;
+  const shared_plan& shared_;
   char* query_;
-  float* weights_;
+  char* weights_;
   char* stage_k_;
   char* stage_scale_;
   int warpgroup_;
   int warp_;  // of its warpgroup
   int turn_ = 0;
-  std::uint32_t query_step_bytes_ = 0;
+  bool started_ = false;  // the first piece's K is on its way
   ring_position position_;
+  ring_position query_position_;
 };
 
 #endif  // KINDEX_TARGET_SM90A

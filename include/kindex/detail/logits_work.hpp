@@ -37,32 +37,46 @@ inline constexpr int unit_tokens = 64;
 inline constexpr int tile_tokens = 16;
 inline constexpr int tiles_per_unit = unit_tokens / tile_tokens;
 
+/// What lies in the dynamic shared memory of a launch. gfx9: q, if it is kept there, and nothing
+/// else to know but the total. Hopper: logits_sm90.hpp.
+struct shared_plan {
+  int rows_at_once;  // of the N rows of a sequence
+  int num_query_slots;
+  int query_bytes;   // of a slot, a multiple of 128
+  int weight_bytes;  // of a slot, the same; the rows' lengths follow the weights
+  int num_stages;
+  int total_bytes;
+};
+
 /// paged_mqa_logits_params as the kernels read them.
 template <int PageSize>
 struct logits_args {
+  // In the order of their use: a launch begins with cold caches, constants included.
+  const std::int32_t* context_lens;
+  std::int64_t context_lens_batch_stride;
+  std::int64_t context_lens_next_n_stride;
+  std::int32_t lens_per_sequence;  // 1, or next_n
+  std::int32_t num_seqs;
+  std::int32_t max_visible;  // min(width, W * P)
+  std::int32_t next_n;
+  divider num_blocks;
+  const std::int32_t* block_table;
+  std::int64_t block_table_stride;
   const char* data;
   std::int64_t page_stride_bytes;
   std::uint32_t num_pages;
+  std::int32_t num_heads;
   page_splitter<PageSize> pages;
+  shared_plan shared;
   const char* q;
   std::int64_t q_batch_stride;
   std::int64_t q_next_n_stride;
   std::int64_t q_head_stride;
   const float* weights;
   std::int64_t weights_row_stride;
-  const std::int32_t* context_lens;
-  std::int64_t context_lens_batch_stride;
-  std::int64_t context_lens_next_n_stride;
-  const std::int32_t* block_table;
-  std::int64_t block_table_stride;
   float* logits;
   std::int64_t logits_row_stride;
   std::int64_t logits_width;
-  divider num_blocks;
-  std::int32_t num_seqs;
-  std::int32_t next_n;
-  std::int32_t num_heads;
-  std::int32_t max_visible;  // min(width, W * P)
   bool lens_per_row;
   bool fill_neg_infinity;
 };
@@ -84,15 +98,16 @@ KINDEX_DEVICE int visible_tokens(const Args& args, std::int64_t seq, int n) {
 /// Tokens that at least one row of a sequence sees: what has to be read.
 template <class Args>
 KINDEX_DEVICE int sequence_tokens(const Args& args, std::int64_t seq) {
-  if (!args.lens_per_row) return visible_tokens(args, seq, args.next_n - 1);
-  int longest = 0;
+  const std::int32_t* const lens = args.context_lens + seq * args.context_lens_batch_stride;
+  int longest = lens[0];
   // Many copies of this are inlined, and code that is not in the caches costs more.
   KINDEX_PLAIN_LOOP
-  for (int n = 0; n < args.next_n; ++n) {
-    const int visible = visible_tokens(args, seq, n);
+  for (int n = 1; n < args.lens_per_sequence; ++n) {
+    const int visible = lens[n * args.context_lens_next_n_stride];
     longest = visible > longest ? visible : longest;
   }
-  return longest;
+  longest = longest > 0 ? longest : 0;
+  return longest < args.max_visible ? longest : args.max_visible;
 }
 
 KINDEX_DEVICE std::uint32_t units_of(int tokens) {
@@ -101,16 +116,16 @@ KINDEX_DEVICE std::uint32_t units_of(int tokens) {
 
 /// What a sequence weighs in the division: its units, and what it costs to begin one (to fetch q).
 /// Without that, one block would get all of many short sequences.
-template <class Args>
-KINDEX_DEVICE std::uint32_t sequence_cost(const Args& args, std::int64_t seq, int start_cost) {
-  const std::uint32_t units = units_of(sequence_tokens(args, seq));
+KINDEX_DEVICE std::uint32_t sequence_cost(int tokens, int start_cost) {
+  const std::uint32_t units = units_of(tokens);
   return units == 0 ? 0 : units + start_cost;
 }
 
 /// The piece of the line that one block takes: `cost` of it, from `offset` within sequence `seq`
-/// on.
+/// on, which has `num_tokens` tokens.
 struct block_work {
   int seq;
+  int num_tokens;
   std::uint32_t offset;
   std::uint32_t cost;
 };
@@ -119,35 +134,73 @@ struct block_work {
 /// bits: 2^31 units would need 2^39 bytes of logits.
 template <class Args>
 KINDEX_DEVICE block_work divide_work(const Args& args, int start_cost) {
-  // A lane counts a run of neighbouring sequences, so that one scan serves any batch.
+  // A lane counts a run of neighbouring sequences, so that one scan serves any batch; a few at a
+  // time, so that their lengths are on their way together.
+  constexpr int at_once = 64 / wave_size;
   const int per_lane = (args.num_seqs + wave_size - 1) / wave_size;
   const int run_first = lane_id() * per_lane;
   const int run_end = run_first + per_lane < args.num_seqs ? run_first + per_lane : args.num_seqs;
+  int tokens[at_once];
+  const auto load = [&](int first) {
+    const std::int32_t* lens = args.context_lens + first * args.context_lens_batch_stride;
+#pragma unroll
+    for (int& longest : tokens) longest = 0;
+    KINDEX_PLAIN_LOOP
+    for (int n = 0; n < args.lens_per_sequence; ++n, lens += args.context_lens_next_n_stride) {
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) {
+        const int visible = first + i < run_end ? lens[i * args.context_lens_batch_stride] : 0;
+        tokens[i] = visible > tokens[i] ? visible : tokens[i];
+      }
+    }
+#pragma unroll
+    for (int& longest : tokens) {
+      longest = longest < args.max_visible ? longest : args.max_visible;
+    }
+  };
   std::uint32_t own = 0;
-#pragma unroll 1
-  for (int seq = run_first; seq < run_end; ++seq) own += sequence_cost(args, seq, start_cost);
+  int first = run_first;
+  do {
+    load(first);
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) own += sequence_cost(tokens[i], start_cost);
+    first += at_once;
+  } while (first < run_end);
   const std::uint32_t through = inclusive_prefix_sum(own);
   const std::uint32_t total = uniform(shuffle(through, wave_size - 1));
 
-  // Block g takes [total * g / G, total * (g + 1) / G).
-  const std::uint64_t block = blockIdx.x;
-  const auto begin = static_cast<std::uint32_t>(args.num_blocks.divide(total * block));
-  const auto end = static_cast<std::uint32_t>(args.num_blocks.divide(total * (block + 1)));
-  if (begin == end) return {0, 0, 0};
+  // Every block takes the same, and the first ones one more until nothing is left.
+  const std::uint32_t each = args.num_blocks.divide(total);
+  const std::uint32_t left = total - each * gridDim.x;
+  const std::uint32_t begin = each * blockIdx.x + (blockIdx.x < left ? blockIdx.x : left);
+  const std::uint32_t cost = each + (blockIdx.x < left ? 1 : 0);
+  if (cost == 0) return {0, 0, 0, 0};
   // The lane in whose run it begins walks there.
   const bool here = begin < through && begin >= through - own;
   int seq = run_first;
+  int num_tokens = 0;
   std::uint32_t offset = begin - (through - own);
   if (here) {
-#pragma unroll 1
-    for (;; ++seq) {
-      const std::uint32_t cost = sequence_cost(args, seq, start_cost);
-      if (offset < cost) break;
-      offset -= cost;
-    }
+    bool found = false;
+    first = run_first;
+    do {
+      if (per_lane > at_once) load(first);
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) {
+        const std::uint32_t own_cost = sequence_cost(tokens[i], start_cost);
+        if (!found && offset < own_cost) {
+          found = true;
+          seq = first + i;
+          num_tokens = tokens[i];
+        }
+        if (!found) offset -= own_cost;
+      }
+      first += at_once;
+    } while (!found);
   }
   const int lane = __ffsll(static_cast<unsigned long long>(ballot(here))) - 1;
-  return {uniform(shuffle(seq, lane)), uniform(shuffle(offset, lane)), end - begin};
+  return {uniform(shuffle(seq, lane)), uniform(shuffle(num_tokens, lane)),
+          uniform(shuffle(offset, lane)), cost};
 }
 
 /// The first sequence from seq on that has tokens; every wave finds it for itself. There is one.
@@ -167,15 +220,15 @@ KINDEX_DEVICE int next_busy_sequence(const Args& args, int seq) {
 template <class Args, class Use>
 KINDEX_DEVICE void for_each_piece(const Args& args, block_work work, int start_cost, Use use) {
   while (work.cost != 0) {
-    const int num_tokens = uniform(sequence_tokens(args, work.seq));
-    const std::uint32_t rest = units_of(num_tokens) + start_cost - work.offset;
+    const std::uint32_t rest = units_of(work.num_tokens) + start_cost - work.offset;
     const std::uint32_t cost = rest < work.cost ? rest : work.cost;
     const int first = static_cast<int>(work.offset) - start_cost;
     const int end = first + static_cast<int>(cost);
-    if (end > 0) use(work.seq, num_tokens, first > 0 ? first : 0, end);
+    if (end > 0) use(work.seq, work.num_tokens, first > 0 ? first : 0, end);
     work.cost -= cost;
     if (work.cost == 0) break;
     work.seq = next_busy_sequence(args, work.seq + 1);
+    work.num_tokens = uniform(sequence_tokens(args, work.seq));
     work.offset = 0;
   }
 }

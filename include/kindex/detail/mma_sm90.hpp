@@ -53,10 +53,6 @@ KINDEX_DEVICE void wait(barrier* b, std::uint32_t parity) {
       "r"(parity)
       : "memory");
 }
-/// Barrier among num_threads threads of the block.
-KINDEX_DEVICE void named_barrier(int id, int num_threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(num_threads) : "memory");
-}
 /// Orders ordinary accesses to shared memory before those of the matrix unit and the copy engine.
 KINDEX_DEVICE void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -93,8 +89,6 @@ KINDEX_DEVICE void copy_async(void* to, const void* from) {
                  : "memory");
   }
 }
-/// Waits for all of this thread's copy_async.
-KINDEX_DEVICE void wait_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 /// One arrival on the barrier, once this thread's copy_async so far are complete.
 KINDEX_DEVICE void arrive_when_copied(barrier* b) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b))

@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: The kindex authors
+// SPDX-License-Identifier: MIT
+//
+// How K and scales of one sequence get into shared memory on Hopper, 128 tokens ("a pair" of units)
+// a stage.
+//
+// Preshuffled pages come by bulk copies, whole units where pages allow: their tiles are made of the
+// core matrices that ldmatrix reads without bank conflicts. Plain ones come by 16-byte copies into
+// swizzled rows, pages of one token by 4-byte copies.
+#pragma once
+
+#include <hip/hip_runtime.h>
+
+#include <cstdint>
+
+#include "../cache_view.hpp"
+#include "../config.hpp"
+#include "logits_work.hpp"
+#include "memory.hpp"
+#include "mma_sm90.hpp"
+#include "wave.hpp"
+
+KINDEX_NAMESPACE_BEGIN
+namespace detail::sm90 {
+
+inline constexpr int warpgroup_size = 128;
+inline constexpr int warps_per_group = 4;
+inline constexpr int pair_tokens = 2 * unit_tokens;
+inline constexpr int pair_tiles = pair_tokens / tile_tokens;
+/// Tokens of a pair that one warp loads, or finishes.
+inline constexpr int warp_tokens = pair_tokens / warps_per_group;
+
+template <int HeadDim>
+inline constexpr int stage_k_bytes = pair_tokens * HeadDim;
+template <int HeadDim>
+inline constexpr int stage_scale_bytes = pair_tokens * 4 * scales_per_token(HeadDim);
+
+#if KINDEX_TARGET_SM90A
+
+/// One stage of the ring.
+struct stage_view {
+  char* k;
+  char* scale;
+  std::uint32_t* valid;  ///< one bit for each token, a word for each warp: its page is one
+  barrier* full;
+};
+
+/// Page ids of one sequence, 32 table entries at a time, one a lane, and the next 32 on their way.
+class page_ids {
+ public:
+  KINDEX_DEVICE void start(const std::int32_t* table_row, int num_entries, int first_entry,
+                           int chunk) {
+    table_row_ = table_row;
+    num_entries_ = num_entries;
+    first_ = first_entry;
+    chunk_ = chunk;
+    ids_ = load(first_);
+    next_ids_ = load(first_ + chunk_);
+  }
+
+  /// Makes the entries up to last_entry available; pairs come in order.
+  KINDEX_DEVICE void advance(int last_entry) {
+    if (last_entry - first_ >= wave_size) {
+      first_ += chunk_;
+      ids_ = next_ids_;
+      next_ids_ = load(first_ + chunk_);
+    }
+  }
+
+  /// The id in an entry; all lanes take part. Past the last page of the sequence: -1.
+  KINDEX_DEVICE std::uint32_t at(int entry) const {
+    return static_cast<std::uint32_t>(shuffle(ids_, entry - first_));
+  }
+
+ private:
+  KINDEX_DEVICE int load(int first) const {
+    const int entry = first + lane_id();
+    return entry < num_entries_ ? table_row_[entry] : -1;
+  }
+
+  const std::int32_t* table_row_;
+  int num_entries_;
+  int first_;
+  int chunk_;
+  int ids_;
+  int next_ids_;
+};
+
+template <class Geometry>
+class page_stream {
+  static constexpr int page_size = Geometry::page_size;
+  static constexpr int head_dim = Geometry::head_dim;
+  static constexpr int num_scales = Geometry::num_scales;
+  static constexpr bool per_token_pages = page_size == 1;
+  static constexpr bool unit_in_page = page_size != 0 && page_size % unit_tokens == 0;
+  /// Neighbouring tokens that are sure to share a page.
+  static constexpr int piece_tokens = unit_in_page ? unit_tokens : tile_tokens;
+  using args_type = logits_args<page_size>;
+
+ public:
+  static constexpr bool bulk = Geometry::layout == page_layout::preshuffled;
+  /// Of a warpgroup, those that load.
+  static constexpr int num_warps = bulk ? 1 : warps_per_group;
+  /// Arrivals that fill a stage: of each thread its copies, of each warp what it knows about its
+  /// tokens. Bulk copies count their bytes instead.
+  static constexpr int num_arrivals = bulk ? 1 : num_warps * (wave_size + 1);
+
+  KINDEX_DEVICE page_stream(const args_type& args, int warp) : args_(args), warp_(warp) {}
+
+  /// Turns to tokens first_token, first_token + pair_tokens, … below end_token of a sequence.
+  KINDEX_DEVICE void start(std::int64_t seq, int first_token, int end_token) {
+    end_token_ = end_token;
+    const std::int32_t* const table_row = args_.block_table + seq * args_.block_table_stride;
+    const int num_entries = entry_of(end_token - 1) + 1;
+    if constexpr (per_token_pages) {
+      // A warp's own 32 tokens of every pair.
+      ids_.start(table_row, num_entries, first_token + warp_ * warp_tokens, pair_tokens);
+    } else {
+      ids_.start(table_row, num_entries, entry_of(first_token),
+                 unit_in_page ? wave_size : wave_size - pair_tiles);
+    }
+  }
+
+  /// Makes the page ids of a pair available, before its stage is waited for.
+  KINDEX_DEVICE void prepare(int token) {
+    if constexpr (per_token_pages) {
+      ids_.advance(token + (warp_ + 1) * warp_tokens - 1);
+    } else {
+      ids_.advance(entry_of(token + pair_tokens - 1));
+    }
+  }
+
+  /// Begins to fill a stage with the prepared pair. Tokens without a page leave it as it is.
+  KINDEX_DEVICE void load(int token, const stage_view& to) const {
+    if constexpr (bulk) {
+      load_in_bulk(token, to);
+    } else {
+      if constexpr (per_token_pages) {
+        load_tokens(token, to);
+      } else {
+        load_rows(token, to);
+      }
+      arrive_when_copied(to.full);
+      if (lane_id() == 0) arrive(to.full);  // with what it wrote to valid
+    }
+  }
+
+  /// Where a stage keeps 16 dims of a token. Preshuffled: as in the page. Plain: rows, whose units
+  /// change places so that the same unit of eight neighbouring rows lies in different banks.
+  static KINDEX_DEVICE int k_offset_in_stage(int tile, int row, int unit) {
+    constexpr int rows_per_line = head_dim < 128 ? 128 / head_dim : 1;  // of 32 banks
+    constexpr int mask = head_dim < 128 ? head_dim / unit_bytes - 1 : 7;
+    const int place = bulk ? unit * 256 + row * unit_bytes
+                           : row * head_dim + (unit ^ (row / rows_per_line & mask)) * unit_bytes;
+    return tile * tile_tokens * head_dim + place;
+  }
+
+ private:
+  /// One warp; a lane copies one piece: 64 tokens of one page, or 16.
+  KINDEX_DEVICE void load_in_bulk(int token, const stage_view& to) const {
+    constexpr int pieces = pair_tokens / piece_tokens;
+    const int piece = lane_id() % pieces;
+    const int first = token + piece * piece_tokens;
+    const int entry = entry_of(first);
+    const std::uint32_t id = ids_.at(entry);
+    const bool wanted = lane_id() < pieces && first < end_token_ && id < args_.num_pages;
+    const auto wanted_pieces = static_cast<std::uint32_t>(ballot(wanted));
+    const auto num_pieces = static_cast<std::uint32_t>(__popc(wanted_pieces));
+    constexpr std::uint32_t k_bytes = piece_tokens * head_dim;
+    constexpr std::uint32_t scale_bytes = piece_tokens * 4 * num_scales;
+    if (lane_id() < warps_per_group) to.valid[lane_id()] = tokens_of(wanted_pieces);
+    __syncwarp();
+    if (lane_id() == 0) arrive_expecting(to.full, num_pieces * (k_bytes + scale_bytes));
+    __syncwarp();
+    if (wanted) {
+      const int token_in_page = first - entry * args_.pages.page_size();
+      const char* const page = page_address(id);
+      copy_bulk(to.k + piece * k_bytes, page + token_in_page * head_dim, k_bytes, to.full);
+      copy_bulk(to.scale + piece * scale_bytes, page + scale_offset(token_in_page), scale_bytes,
+                to.full);
+    }
+  }
+
+  /// The 32 tokens of warp lane_id() of a pair, as bits, from one bit for each piece.
+  static KINDEX_DEVICE std::uint32_t tokens_of(std::uint32_t pieces) {
+    if constexpr (unit_in_page) {
+      return (pieces >> (lane_id() / 2) & 1) != 0 ? 0xFFFFFFFFu : 0u;
+    } else {
+      const std::uint32_t both = pieces >> (lane_id() * 2);
+      return ((both & 1) != 0 ? 0x0000FFFFu : 0u) | ((both & 2) != 0 ? 0xFFFF0000u : 0u);
+    }
+  }
+
+  /// Plain pages: a warp copies its two tiles, whole rows at once.
+  KINDEX_DEVICE void load_rows(int token, const stage_view& to) const {
+    constexpr int units = head_dim / unit_bytes;
+    constexpr int rows_at_once = wave_size / units;
+    std::uint32_t valid_tokens = 0;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int tile = warp_ * 2 + i;
+      const int first = token + tile * tile_tokens;
+      const int entry = entry_of(first);
+      const std::uint32_t id = ids_.at(entry);
+      if (first >= end_token_ || id >= args_.num_pages) continue;
+      valid_tokens |= 0xFFFFu << (i * tile_tokens);
+      const int token_in_page = first - entry * args_.pages.page_size();
+      const char* const page = page_address(id);
+      const int unit = lane_id() % units;
+#pragma unroll
+      for (int r = 0; r < tile_tokens; r += rows_at_once) {
+        const int row = r + lane_id() / units;
+        copy_async<16>(to.k + k_offset_in_stage(tile, row, unit),
+                       page + (token_in_page + row) * head_dim + unit * unit_bytes);
+      }
+      constexpr int scale_units = tile_tokens * 4 * num_scales / unit_bytes;
+      if (lane_id() < scale_units) {
+        copy_async<16>(to.scale + tile * tile_tokens * 4 * num_scales + lane_id() * unit_bytes,
+                       page + scale_offset(token_in_page) + lane_id() * unit_bytes);
+      }
+    }
+    if (lane_id() == 0) to.valid[warp_] = valid_tokens;
+  }
+
+  /// Pages of one token: 4-byte copies, the only ones that their alignment allows.
+  KINDEX_DEVICE void load_tokens(int token, const stage_view& to) const {
+    const std::uint32_t own_id = ids_.at(token + warp_ * warp_tokens + lane_id());
+    const auto valid_tokens = static_cast<std::uint32_t>(ballot(own_id < args_.num_pages));
+    if (lane_id() == 0) to.valid[warp_] = valid_tokens;
+#pragma unroll 4
+    for (int i = 0; i < warp_tokens; ++i) {
+      const int t = warp_ * warp_tokens + i;
+      const std::uint32_t id = ids_.at(token + t);
+      if (token + t >= end_token_ || id >= args_.num_pages) continue;
+      const char* const page = page_address(id);
+#pragma unroll
+      for (int word = lane_id(); word < head_dim / 4; word += wave_size) {
+        copy_async<4>(
+            to.k + k_offset_in_stage(t / tile_tokens, t % tile_tokens, word / 4) + word % 4 * 4,
+            page + word * 4);
+      }
+      if (lane_id() < num_scales) {
+        copy_async<4>(to.scale + (t * num_scales + lane_id()) * 4, page + head_dim + lane_id() * 4);
+      }
+    }
+  }
+
+  KINDEX_DEVICE int entry_of(int token) const {
+    return static_cast<int>(args_.pages.page(static_cast<std::uint32_t>(token)));
+  }
+  KINDEX_DEVICE const char* page_address(std::uint32_t id) const {
+    return args_.data + static_cast<std::int64_t>(id) * args_.page_stride_bytes;
+  }
+  KINDEX_DEVICE std::int64_t scale_offset(int token_in_page) const {
+    return scale_offset_in_page(args_.pages.page_size(), head_dim, token_in_page, 0);
+  }
+
+  const args_type& args_;
+  const int warp_;
+  int end_token_ = 0;
+  page_ids ids_;
+};
+
+#endif  // KINDEX_TARGET_SM90A
+
+}  // namespace detail::sm90
+KINDEX_NAMESPACE_END
