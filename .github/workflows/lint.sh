@@ -2,11 +2,11 @@
 # SPDX-FileCopyrightText: The kindex authors
 # SPDX-License-Identifier: MIT
 
-# .github/workflows/lint.sh [format|tidy|docs]...: all three unless named. Needs clang-format-19,
-# clang-tidy-19, doxygen, cmake and the packages that ./run.sh installs.
+# .github/workflows/lint.sh [format|tidy|docs|scripts]...: all four unless named. Needs clang-format-19,
+# clang-tidy-19, doxygen, cmake, shellcheck, python3-yaml and the packages that ./run.sh installs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-[[ $# -gt 0 ]] || set -- format tidy docs
+[[ $# -gt 0 ]] || set -- format tidy docs scripts
 failed=0
 
 format() {
@@ -43,10 +43,18 @@ docs() {
   cmake -DREADME=README.md -DEXAMPLE=examples/minimal/minimal.hip -P examples/check_readme.cmake
 }
 
+# The shell scripts; and that the workflows are YAML.
+scripts() {
+  git ls-files '*.sh' .ci/run | xargs shellcheck --severity=warning
+  python3 -c 'import sys, yaml
+for name in sys.argv[1:]:
+    yaml.safe_load(open(name))' .github/workflows/*.yml
+}
+
 for step in "$@"; do
   case $step in
-    format | tidy | docs) ;;
-    *) echo "unknown step \"$step\": it is format, tidy or docs" >&2; exit 2 ;;
+    format | tidy | docs | scripts) ;;
+    *) echo "unknown step \"$step\": it is format, tidy, docs or scripts" >&2; exit 2 ;;
   esac
   # Not as a condition, or set -e would be off inside.
   set +e
