@@ -50,7 +50,7 @@ ctest options:
       headers      each header alone and twice, all at once, macros, a build for several targets
       compile_fail what must not compile, and what the compiler says of it
       consumer     the package in-tree and installed, and a bare include path
-      codegen      registers, LDS, scratch and loop lengths of the gfx942 kernels, against budgets
+      codegen      registers, LDS, scratch and loop lengths of the kernels, against budgets
       emulator     the emulator itself
       long         minutes each: with --all only
 
