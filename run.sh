@@ -40,9 +40,19 @@ Options:
 
 ctest options:
   -R, -E REGEX   -L, -LE LABEL   -V, -VV   -N   --stop-on-failure   --rerun-failed
-                   passed on to ctest, as is everything after "--". Labels: host (no GPU code),
-                   device, emulator, example, long. One test per file: `-R store` runs
-                   tests/test_store.hip.
+                   passed on to ctest, as is everything after "--". One test per file, by its name:
+                   -R '^store$' runs tests/test_store.cpp, -R '^host.fp8$' tests/host_fp8.cpp,
+                   -R store whatever has "store" in its name.
+  Labels:
+      host         views, params, validate, fp8 and the reference: plain C++
+      device       the kernels, on the device: bytes, logits, bounds, graphs, streams, refusals
+      example      the programs of examples/, the README's code, the drawing of the layout
+      headers      each header alone and twice, all at once, macros, a build for several targets
+      compile_fail what must not compile, and what the compiler says of it
+      consumer     the package in-tree and installed, and a bare include path
+      codegen      registers, LDS, scratch and loop lengths of the kernels, against budgets
+      emulator     the emulator itself
+      long         minutes each: with --all only
 
 Benchmark arguments: all others, for example
   --benchmark_list_tests   --benchmark_filter=REGEX   --benchmark_format=json

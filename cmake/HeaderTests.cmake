@@ -11,6 +11,7 @@
 #   headers.*.link       the objects of all of these in one program: nothing is defined twice
 #   headers.*.macros     including kindex defines no macro without KINDEX_
 #   headers.*.c++20      all in one file as C++20
+#   headers.hipify       no word in them is one that PyTorch's hipify rewrites
 #   headers.hip.fat      typed calls for gfx90a, gfx942 and gfx1100 in one object
 #   headers.hip.symbols  in that object: kernels are hidden, everything is in the versioned namespace
 
@@ -94,6 +95,9 @@ function(kindex_add_header_tests)
       list(APPEND platform -isystem "${KINDEX_HIP_INCLUDE_DIR}")
     endif()
   endif()
+  kindex_add_host_test(headers.hipify LABELS headers COMMAND
+      "${CMAKE_COMMAND}" "-DHEADERS=${PROJECT_SOURCE_DIR}/include"
+      -P "${kindex_header_tests_dir}/hipify.cmake")
   kindex_add_header_set(cxx cpp COMPILE "${CMAKE_CXX_COMPILER}" ${common} ${platform}
                         HEADERS ${kindex_host_headers})
   if(KINDEX_DEVICE STREQUAL "nvidia")

@@ -11,6 +11,8 @@ import sys
 
 PAGE_SIZE, HEAD_DIM, TILE_TOKENS, UNIT = 64, 128, 16, 16
 UNITS = HEAD_DIM // UNIT
+# A load instruction of a wave, as page_stream_gfx9.hpp has it: two tiles, 32 dims.
+LANES, UNITS_PER_LOAD = 64, 2
 
 
 def k_offset(layout, token, dim):
@@ -108,28 +110,25 @@ def draw_tile(d, x, y, layout):
                    "middle")
     bottom = top + TILE_TOKENS * cell_h
     d.rect(left, top, UNITS * cell_w, TILE_TOKENS * cell_h, "none", LINE)
-    if layout == "plain":
-        for i, (first, last) in enumerate([(0, 3), (4, 7)]):
-            a, b = left + first * cell_w, left + (last + 1) * cell_w
-            d.rect(a + 1.5, top + 1.5, b - a - 3, TILE_TOKENS * cell_h - 3, "none", INK, 1.6,
-                   'stroke-dasharray="5 3"')
-            d.text((a + b) / 2, bottom + 18, f"load {i}: 16 pieces of 64 bytes", 11, "middle")
-    else:
-        for i in range(2):
-            a, b = left + 4 * i * cell_w, left + 4 * (i + 1) * cell_w
-            d.rect(a + 1.5, top + 1.5, b - a - 3, TILE_TOKENS * cell_h - 3, "none", INK, 1.6,
-                   'stroke-dasharray="5 3"')
-            d.text((a + b) / 2, bottom + 18, f"load {i}: 1,024 bytes in a row", 11, "middle")
+    for i in range(UNITS // UNITS_PER_LOAD):
+        width = UNITS_PER_LOAD * cell_w
+        a = left + i * width
+        d.rect(a + 1.5, top + 1.5, width - 3, TILE_TOKENS * cell_h - 3, "none", INK, 1.6,
+               'stroke-dasharray="5 3"')
+        d.text(a + width / 2, bottom + 18, f"load {i}", 11, "middle")
     for u in range(UNITS):
-        lanes = 16 * (u % 4)
+        lanes = LANES // UNITS_PER_LOAD * (u % UNITS_PER_LOAD)
         d.text(left + u * cell_w + cell_w / 2, bottom + 34, f"{lanes}–{lanes + 15}", 9.5, "middle",
                MUTED)
     d.text(left - 8, bottom + 34, "lanes", 10, "end", MUTED)
+    in_tile = {"plain": "a load reads 16 pieces of 32 bytes here",
+               "preshuffled": "a load reads 512 bytes in a row here"}
+    d.text(left + UNITS * cell_w / 2, bottom + 52, in_tile[layout], 11, "middle")
     return left, left + UNITS * cell_w, top
 
 
 def draw():
-    d = Drawing(1000, 656)
+    d = Drawing(1000, 674)
     x, right, bottom = draw_page(d, 40, 64, 920)
     d.text(40, 146, "Its first tile, 16 tokens × 128 dims. A number is the offset in the page of the "
            "16 bytes of its cell; darker is later in memory.", 12)
@@ -137,9 +136,10 @@ def draw():
     d.line(right, bottom, right, 132, LINE, 1, "3 3")
     draw_tile(d, 10, 184, "plain")
     draw_tile(d, 510, 184, "preshuffled")
-    d.text(40, 626, "Dashed: what one load instruction of a 64-lane wave reads, 16 bytes a lane. Lane "
-           "l gets token l % 16, dims 64·load + 16·(l / 16) … + 15:", 11, fill=MUTED)
-    d.text(40, 642, "an operand of the matrix instruction as it is.", 11, fill=MUTED)
+    d.text(40, 644, "Dashed: what one load instruction of a 64-lane wave reads of the tile, 16 bytes a "
+           "lane; the other lanes, 16–31 and 48–63, read the next tile.", 11, fill=MUTED)
+    d.text(40, 660, "Lane l gets token l % 32 of the two, dims 32·load + 16·(l / 32) … + 15: operands of "
+           "two 32x32x16 matrix instructions as they are.", 11, fill=MUTED)
     return d.write()
 
 

@@ -64,12 +64,9 @@ inline bool close_to(float value, float expected) {
 
 /// The device's fp8 format: gfx942 has one of its own.
 inline kindex::fp8_format native_format() {
-  int device = 0, minor = 0;
-  check(hipGetDevice(&device), "hipGetDevice");
-  check(hipDeviceGetAttribute(&minor, hipDeviceAttributeComputeCapabilityMinor, device),
-        "hipDeviceGetAttribute");
-  return KINDEX_PLATFORM_NVIDIA == 0 && minor == 4 ? kindex::fp8_format::e4m3fnuz
-                                                   : kindex::fp8_format::e4m3fn;
+  kindex::fp8_format format{};
+  check(kindex::native_format(format), "kindex::native_format");
+  return format;
 }
 
 /// The kernel for 64 heads and one row: where q stays depends on the target.

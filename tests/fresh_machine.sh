@@ -3,11 +3,13 @@
 # SPDX-License-Identifier: MIT
 
 # The README's promise, tried: a minimal Debian 12 in a folder, a clone of the committed state in
-# it, and ./run.sh as root with nothing else installed.
+# it, and ./run.sh as root with nothing else installed. Or Debian sid: a newer clang, HIP, Catch2 and
+# CMake.
 #
 #   tests/fresh_machine.sh DIR [run.sh arguments as one word]...
 #   tests/fresh_machine.sh /var/tmp/fresh                          test, test again, bench
 #   tests/fresh_machine.sh /var/tmp/fresh "test --all"
+#   SUITE=sid tests/fresh_machine.sh /var/tmp/sid test
 #
 # Needs root and debootstrap. DIR must not exist; it is left behind to look at (nothing stays
 # mounted). The mirror is MIRROR from the environment, or this machine's own.
@@ -21,7 +23,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck disable=SC2016  # apt expands it
 mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' | head -n 1)}
 
-debootstrap --variant=minbase bookworm "$dir" ${mirror:+"$mirror"} > "$dir.log" 2>&1 ||
+debootstrap --variant=minbase "${SUITE:-bookworm}" "$dir" ${mirror:+"$mirror"} > "$dir.log" 2>&1 ||
   { tail -n 5 "$dir.log" >&2; exit 1; }
 # The way to the mirror (proxy, date checks) is this machine's, not part of what is tried.
 apt-config dump | grep -E '^Acquire::(https?::|Check-)' > "$dir/etc/apt/apt.conf.d/90host" || true

@@ -19,6 +19,10 @@ using kindex::validate;
 constexpr std::int64_t int32_max = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t int64_max = std::numeric_limits<std::int64_t>::max();
 
+// What frameworks may leave in the stride of a dimension of one.
+constexpr std::int64_t meaningless_strides[] = {
+    0, 1, 7, -1, -128, int64_max, std::numeric_limits<std::int64_t>::min()};
+
 // Validation looks at addresses only; nothing below is dereferenced.
 alignas(16) unsigned char memory[64];
 
@@ -244,6 +248,15 @@ TEST_CASE("page strides", "[validate][class_K]") {
                       "64, head_dim 128)");
   check_cache_refused([](view& cache) { cache.page_stride_bytes = 8452; }, invalid,
                       "page_stride_bytes 8452 is not a multiple of 16");
+  // Part of the format, which a writer and a reader must agree on: not a framework's stride, and
+  // checked for a single page as well.
+  check_cache_refused(
+      [](view& cache) {
+        cache.num_pages = 1;
+        cache.page_stride_bytes = 0;
+      },
+      invalid,
+      "page_stride_bytes 0 is below the page payload of 8448 bytes (page_size 64, head_dim 128)");
   const auto token_page = [](std::int64_t stride) {
     return [stride](view& cache) {
       cache.layout = page_layout::plain;
@@ -454,6 +467,24 @@ TEST_CASE("store: pointers and strides", "[validate][class_A][class_K]") {
       "slots " + printed(memory + 2) + " is not aligned to 4 bytes");
 }
 
+TEST_CASE("store: one row has no stride", "[validate][class_K]") {
+  for (const std::int64_t stride : meaningless_strides) {
+    check_change_accepted(valid_store(), [=](auto& params) {
+      params.num_tokens = 1;
+      params.k_row_stride = stride;
+    });
+  }
+  // Two rows have one, also where there is a slot for one of them only.
+  check_change_refused(
+      valid_store(),
+      [](auto& params) {
+        params.num_tokens = 2;
+        params.num_slots = 1;
+        params.k_row_stride = 0;
+      },
+      invalid, "k_row_stride 0 is below head_dim 128");
+}
+
 TEST_CASE("store: nothing to do needs no pointers", "[validate][class_E]") {
   kindex::store_params params;
   params.cache = valid_cache();
@@ -548,6 +579,41 @@ TEST_CASE("gather: pointers and strides", "[validate][class_A][class_K]") {
     params.dst_scale_stride = 3;
     params.block_table_stride = 1000;
   });
+}
+
+TEST_CASE("gather: one row has no stride", "[validate][class_K]") {
+  for (const std::int64_t stride : meaningless_strides) {
+    check_change_accepted(valid_gather(), [=](auto& params) {
+      params.num_seqs = 1;
+      params.block_table_stride = stride;
+    });
+    check_change_accepted(valid_gather(), [=](auto& params) {
+      params.num_tokens = 1;
+      params.dst_k_stride_bytes = stride;
+      params.dst_scale_stride = stride;
+    });
+  }
+  check_change_refused(
+      valid_gather(),
+      [](auto& params) {
+        params.num_seqs = 1;
+        params.dst_k_stride_bytes = 0;
+      },
+      invalid, "dst_k_stride_bytes 0 is below head_dim 128");
+  check_change_refused(
+      valid_gather(),
+      [](auto& params) {
+        params.num_tokens = 1;
+        params.block_table_stride = 0;
+      },
+      invalid, "block_table_stride 0 is below block_table_width 7");
+  check_change_refused(
+      valid_gather(),
+      [](auto& params) {
+        params.num_seqs = 1;
+        params.dst_scale_stride = 0;
+      },
+      invalid, "dst_scale_stride 0 is below the number of scales 1");
 }
 
 TEST_CASE("gather: nothing to do needs no pointers", "[validate][class_E]") {
@@ -664,15 +730,6 @@ TEST_CASE("logits: q", "[validate][class_A][class_K]") {
       valid_logits(), [](auto& params) { params.q_batch_stride = std::int64_t{1} << 62; }, invalid,
       "q_batch_stride 4611686018427387904 times 3 rows does not fit in 64 bits");
   check_change_accepted(valid_logits(), [](auto& params) { params.q_head_stride = 192; });
-  // The stride of a dimension of one means nothing.
-  check_change_accepted(valid_logits(), [](auto& params) {
-    params.next_n = 1;
-    params.q_next_n_stride = 7;
-  });
-  check_change_accepted(valid_logits(), [](auto& params) {
-    params.num_seqs = 1;
-    params.q_batch_stride = -5;
-  });
 }
 
 TEST_CASE("logits: weights, lengths, table", "[validate][class_A][class_K]") {
@@ -736,6 +793,67 @@ TEST_CASE("logits: output", "[validate][class_A][class_K]") {
   check_change_refused(
       valid_logits(), [](auto& params) { params.logits_row_stride = int64_max / 5; }, invalid,
       "logits_row_stride 1844674407370955161 times 6 rows does not fit in 64 bits");
+}
+
+TEST_CASE("logits: one row has no stride", "[validate][class_K]") {
+  for (const std::int64_t stride : meaningless_strides) {
+    // One sequence of one row: q, weights, lengths, table and logits have one row each.
+    for (const auto shape : {kindex::lens_shape::per_sequence, kindex::lens_shape::per_row}) {
+      check_change_accepted(valid_logits(), [=](auto& params) {
+        params.num_seqs = 1;
+        params.next_n = 1;
+        params.q_batch_stride = stride;
+        params.q_next_n_stride = stride;
+        params.weights_row_stride = stride;
+        params.context_lens_shape = shape;
+        params.context_lens_batch_stride = stride;
+        params.context_lens_next_n_stride = stride;
+        params.block_table_stride = stride;
+        params.logits_row_stride = stride;
+      });
+    }
+    // One sequence of two rows: its batch strides only.
+    check_change_accepted(valid_logits(), [=](auto& params) {
+      params.num_seqs = 1;
+      params.q_batch_stride = stride;
+      params.context_lens_batch_stride = stride;
+      params.block_table_stride = stride;
+    });
+    // Sequences of one row: the strides within one.
+    check_change_accepted(valid_logits(), [=](auto& params) {
+      params.next_n = 1;
+      params.q_next_n_stride = stride;
+      params.context_lens_shape = kindex::lens_shape::per_row;
+      params.context_lens_next_n_stride = stride;
+    });
+  }
+  const auto one_sequence = [](auto member) {
+    return [member](kindex::paged_mqa_logits_params& params) {
+      params.num_seqs = 1;
+      params.*member = 0;
+    };
+  };
+  const auto one_row_each = [](auto member) {
+    return [member](kindex::paged_mqa_logits_params& params) {
+      params.next_n = 1;
+      params.*member = 0;
+    };
+  };
+  using logits_params = kindex::paged_mqa_logits_params;
+  const std::string weights_reason = "weights_row_stride 0 is below num_heads 64";
+  const std::string logits_reason = "logits_row_stride 0 is below logits_width 448";
+  const std::string table_reason = "block_table_stride 0 is below block_table_width 7";
+  const auto valid = valid_logits();
+  check_change_refused(valid, one_sequence(&logits_params::weights_row_stride), invalid,
+                       weights_reason);
+  check_change_refused(valid, one_row_each(&logits_params::weights_row_stride), invalid,
+                       weights_reason);
+  check_change_refused(valid, one_sequence(&logits_params::logits_row_stride), invalid,
+                       logits_reason);
+  check_change_refused(valid, one_row_each(&logits_params::logits_row_stride), invalid,
+                       logits_reason);
+  check_change_refused(valid, one_row_each(&logits_params::block_table_stride), invalid,
+                       table_reason);
 }
 
 TEST_CASE("logits: nothing to do needs no pointers", "[validate][class_E]") {

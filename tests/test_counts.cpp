@@ -131,8 +131,7 @@ TEST_CASE("counts: logits of one row and of four", "[counts]") {
   const scenario on;
   const counts one = count_logits(on, 1, 64);
   const counts four = count_logits(on, 4, 64);
-  CAPTURE(one.instructions, one.vector_instructions, four.instructions,
-          four.vector_instructions);
+  CAPTURE(one.instructions, one.vector_instructions, four.instructions, four.vector_instructions);
   CHECK(one.instructions <= 100);
   CHECK(one.vector_instructions <= 50);
   CHECK(four.instructions <= 2.6 * one.instructions);

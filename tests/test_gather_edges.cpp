@@ -347,8 +347,8 @@ TEST_CASE("gather: nothing is written twice, nothing read without need",
 }
 
 TEST_CASE("gather: refused calls write nothing", "[gather_edges][class_N]") {
-  const device_array<std::int32_t> cu_seq_lens(std::vector<std::int32_t>{0, 3});
-  const device_array<std::int32_t> table(std::vector<std::int32_t>{0});
+  const device_array<std::int32_t> cu_seq_lens(std::vector<std::int32_t>{0, 3, 3});
+  const device_array<std::int32_t> table(std::vector<std::int32_t>{0, 0});
   paged_cache cache(64, 128, page_layout::preshuffled, native_format(), 1);
   cache.upload();
   guarded_matrix<std::uint8_t> dst_k(3, 128, 128);
@@ -359,7 +359,7 @@ TEST_CASE("gather: refused calls write nothing", "[gather_edges][class_N]") {
   valid.block_table_stride = 1;
   valid.block_table_width = 1;
   valid.cu_seq_lens = cu_seq_lens.get();
-  valid.num_seqs = 1;
+  valid.num_seqs = 2;
   valid.dst_k = dst_k.get();
   valid.dst_k_stride_bytes = 128;
   valid.dst_scale = dst_scale.get();

@@ -268,7 +268,7 @@ TEST_CASE("logits: each column is written once", "[logits_bounds][class_F]") {
 
 TEST_CASE("logits: a refused call writes nothing", "[logits_bounds][class_I][class_N]") {
   test_case test;
-  test.lens = {70};
+  test.lens = {70, 3};
   test.logits_width = 70;
   logits_problem problem(test);
   const auto refused = [&](auto&& change, hipError_t status) {

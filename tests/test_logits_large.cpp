@@ -50,7 +50,8 @@ TEST_CASE("logits: contiguous caches across 2, 4 and 8 GiB", "[logits_large][cla
   }
 }
 
-// The last id that a table of int32 can hold, in a cache that has it and in one that ends before it.
+// The last id that a table of int32 can hold, in a cache that has it and in one that ends before
+// it.
 TEST_CASE("logits: page 2^31 - 1", "[logits_large][class_A][class_D]") {
   // 272 GiB, of which six pages are touched.
   if (!is_emulated()) SKIP("no GPU has as much memory");

@@ -176,17 +176,12 @@ int run() {
   return wrong == 0 ? 0 : 1;
 }
 
-/// gfx942 has an fp8 format of its own; gfx950 and NVIDIA take the OCP one.
-bool device_is_fnuz() {
-  int device = 0, minor = 0;
-  check(hipGetDevice(&device), "hipGetDevice");
-  check(hipDeviceGetAttribute(&minor, hipDeviceAttributeComputeCapabilityMinor, device),
-        "hipDeviceGetAttribute");
-  return KINDEX_PLATFORM_NVIDIA == 0 && minor == 4;
-}
-
 }  // namespace
 
 int main() {
-  return device_is_fnuz() ? run<kindex::fp8_format::e4m3fnuz>() : run<kindex::fp8_format::e4m3fn>();
+  // gfx942 has an fp8 format of its own; gfx950 and NVIDIA take the OCP one.
+  kindex::fp8_format format{};
+  check(kindex::native_format(format), "kindex::native_format");
+  return format == kindex::fp8_format::e4m3fnuz ? run<kindex::fp8_format::e4m3fnuz>()
+                                                : run<kindex::fp8_format::e4m3fn>();
 }

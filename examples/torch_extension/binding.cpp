@@ -27,12 +27,11 @@ using at::Tensor;
 using named_tensor = std::pair<const char*, const Tensor&>;
 
 kindex::fp8_format native_format() {
-#if KINDEX_PLATFORM_NVIDIA
-  return kindex::fp8_format::e4m3fn;
-#else  // gfx942 says 9.4
-  return at::cuda::getCurrentDeviceProperties()->minor == 4 ? kindex::fp8_format::e4m3fnuz
-                                                            : kindex::fp8_format::e4m3fn;
-#endif
+  kindex::fp8_format format{};
+  const hipError_t status = kindex_torch::native_format(format);
+  TORCH_CHECK(status != hipErrorNotSupported, "kindex: this device has no kernels");
+  TORCH_CHECK(status == hipSuccess, "kindex: ", hipGetErrorString(status));
+  return format;
 }
 
 /// The format that a tensor's type names; bytes without one are in the device's.
@@ -74,11 +73,6 @@ void check_dims(const char* name, const Tensor& tensor, std::int64_t dims, const
 void check_rows(const char* name, const Tensor& tensor) {
   TORCH_CHECK(tensor.size(-1) <= 1 || tensor.stride(-1) == 1, "kindex: ", name, " has stride ",
               tensor.stride(-1), ", not 1, in its last dimension");
-}
-
-/// From row to row; PyTorch leaves anything in the stride of a dimension of one.
-std::int64_t row_stride(const Tensor& tensor) {
-  return tensor.size(0) > 1 ? tensor.stride(0) : std::max(tensor.stride(0), tensor.size(-1));
 }
 
 /// kv_cache [pages, page size, (1,) head_dim + scales] of one-byte elements. Its shape says nothing
@@ -160,7 +154,7 @@ void indexer_k_quant_and_cache(const Tensor& k, const Tensor& kv_cache, const Te
       TORCH_CHECK(false, "kindex: k has type ", k.scalar_type(),
                   ", not bfloat16, float16 or float32");
   }
-  params.k_row_stride = row_stride(k);
+  params.k_row_stride = k.stride(0);
   params.num_tokens = k.size(0);
   params.num_slots = slot_mapping.size(0);
   if (slot_mapping.scalar_type() == at::kLong) {
@@ -204,19 +198,19 @@ void cp_gather_indexer_k_quant_cache(const Tensor& kv_cache, const Tensor& dst_k
               4 * kindex::scales_per_token(params.cache.head_dim));
   TORCH_CHECK(dst_scale.size(0) >= dst_k.size(0), "kindex: dst_scale has ", dst_scale.size(0),
               " rows, dst_k ", dst_k.size(0));
-  const std::int64_t scale_row_bytes = row_stride(dst_scale) * dst_scale.element_size();
-  TORCH_CHECK(scale_row_bytes % 4 == 0, "kindex: dst_scale has rows ", scale_row_bytes,
-              " bytes apart, not a multiple of 4");
+  const std::int64_t scale_row_bytes = dst_scale.stride(0) * dst_scale.element_size();
+  TORCH_CHECK(dst_scale.size(0) <= 1 || scale_row_bytes % 4 == 0, "kindex: dst_scale has rows ",
+              scale_row_bytes, " bytes apart, not a multiple of 4");
   const std::int64_t num_seqs = std::max<std::int64_t>(cu_seq_lens.size(0) - 1, 0);
   TORCH_CHECK(block_table.size(0) >= num_seqs, "kindex: block_table has ", block_table.size(0),
               " rows, cu_seq_lens ", num_seqs, " sequences");
   params.block_table = block_table.const_data_ptr<std::int32_t>();
-  params.block_table_stride = row_stride(block_table);
+  params.block_table_stride = block_table.stride(0);
   params.block_table_width = block_table.size(1);
   params.cu_seq_lens = cu_seq_lens.const_data_ptr<std::int32_t>();
   params.num_seqs = num_seqs;
   params.dst_k = dst_k.data_ptr();
-  params.dst_k_stride_bytes = row_stride(dst_k);
+  params.dst_k_stride_bytes = dst_k.stride(0);
   params.dst_scale = static_cast<float*>(dst_scale.data_ptr());
   params.dst_scale_stride = scale_row_bytes / 4;
   params.num_tokens = dst_k.size(0);
@@ -272,9 +266,9 @@ void deepgemm_fp8_paged_mqa_logits(
   params.q = q_fp8.data_ptr();
   params.q_batch_stride = q_fp8.stride(0);
   params.q_next_n_stride = q_fp8.stride(1);
-  params.q_head_stride = num_heads > 1 ? q_fp8.stride(2) : q_fp8.size(3);
+  params.q_head_stride = q_fp8.stride(2);
   params.weights = weights.const_data_ptr<float>();
-  params.weights_row_stride = row_stride(weights);
+  params.weights_row_stride = weights.stride(0);
   params.context_lens = context_lens.const_data_ptr<std::int32_t>();
   if (context_lens.dim() == 2) {  // vLLM's and DeepGEMM's: one length a row
     TORCH_CHECK(context_lens.size(0) >= num_seqs && context_lens.size(1) == next_n,
@@ -290,10 +284,10 @@ void deepgemm_fp8_paged_mqa_logits(
   }
   params.context_lens_batch_stride = context_lens.stride(0);
   params.block_table = kv_indices.const_data_ptr<std::int32_t>();
-  params.block_table_stride = row_stride(kv_indices);
+  params.block_table_stride = kv_indices.stride(0);
   params.block_table_width = kv_indices.size(1);
   params.logits = out_logits.data_ptr<float>();
-  params.logits_row_stride = row_stride(out_logits);
+  params.logits_row_stride = out_logits.stride(0);
   params.logits_width = max_model_len;
   params.num_seqs = num_seqs;
   params.next_n = next_n;

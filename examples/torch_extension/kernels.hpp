@@ -7,10 +7,12 @@
 
 #include <hip/hip_runtime_api.h>
 
+#include <kindex/fp8.hpp>
 #include <kindex/params.hpp>
 
 namespace kindex_torch {
 
+hipError_t native_format(kindex::fp8_format& format);
 hipError_t store(const kindex::store_params& params, hipStream_t stream);
 hipError_t gather(const kindex::gather_params& params, hipStream_t stream);
 hipError_t paged_mqa_logits(const kindex::paged_mqa_logits_params& params, hipStream_t stream);

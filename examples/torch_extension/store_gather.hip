@@ -6,6 +6,8 @@
 
 namespace kindex_torch {
 
+hipError_t native_format(kindex::fp8_format& format) { return kindex::native_format(format); }
+
 hipError_t store(const kindex::store_params& params, hipStream_t stream) {
 #if KINDEX_TORCH_ALL_KERNELS
   return kindex::store(params, stream);

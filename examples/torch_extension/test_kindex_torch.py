@@ -370,6 +370,21 @@ def test_random_weights():
     assert torch.equal(narrow[seen], wide[:, : step.columns][seen])
 
 
+@pytest.mark.parametrize("page_size,preshuffle", LAYOUTS)
+def test_one_row(page_size, preshuffle):
+    """One sequence of one token: PyTorch leaves anything in the stride of a dimension of one."""
+    odd = lambda x: x.as_strided(
+        x.shape, [3 if size == 1 else stride for size, stride in zip(x.shape, x.stride())])
+    step = Step(1, 1, page_size, preshuffle, [1])
+    for name in ("k_new", "dst_k", "dst_scale", "table", "logits", "q_call", "lens_call",
+                 "table_call"):
+        setattr(step, name, odd(getattr(step, name)))
+    assert step.k_new.stride() == (3, 1) and step.q_call.stride() == (3, 3, HEAD_DIM, 1)
+    before = step.buffer.clone()
+    step.run()
+    step.check(before)
+
+
 @pytest.mark.parametrize("slot_type", [torch.int64, torch.int32])
 @pytest.mark.parametrize("k_type", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("scale_fmt", ["ue8m0", None])

@@ -96,7 +96,7 @@ CC__)
 #if defined(__clang__)
 #define KINDEX_PLAIN_LOOP \
   _Pragma("clang loop unroll(disable) vectorize(disable) interleave(disable)")
-#elif defined(__CUDACC__)
+#elif KINDEX_DEVICE_COMPILER
 #define KINDEX_PLAIN_LOOP _Pragma("unroll 1")
 #else
 #define KINDEX_PLAIN_LOOP

@@ -11,6 +11,8 @@
 
 #include "cache_view.hpp"
 #include "config.hpp"
+#include "detail/launch.hpp"
+#include "fp8.hpp"
 #include "gather.hpp"
 #include "paged_mqa_logits.hpp"
 #include "params.hpp"
@@ -18,6 +20,18 @@
 #include "validate.hpp"
 
 KINDEX_NAMESPACE_BEGIN
+
+/// The fp8 format of the current device: what `cache_view::format` must be for `store` and
+/// `paged_mqa_logits` there. Attribute queries only; may be called while a stream captures.
+/// Returns hipErrorNotSupported on a device that kindex has no kernels for, or the error of a
+/// query; `format` is untouched then. Success does not mean that this program was compiled for the
+/// device: where it was not, the launches return the runtime's error.
+inline hipError_t native_format(fp8_format& format) {
+  detail::device_facts device;
+  const hipError_t status = detail::query_device(device);
+  if (status == hipSuccess) format = device.native_format;
+  return status;
+}
 
 #if KINDEX_DEVICE_COMPILER
 

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: MIT
 //
 // One aggregate per operation. All pointers are device memory. Strides count elements unless the
-// name says bytes. Host only; needs no HIP compiler.
+// name says bytes; the stride of a dimension of one may be anything. Host only; needs no HIP
+// compiler.
 #pragma once
 
 #include <cstddef>

@@ -86,10 +86,15 @@ class validator {
   /// A stride that must span `row` elements, of `rows` rows with elements of `element_bytes`.
   void stride(const char* name, std::int64_t value, const char* row_name, std::int64_t row,
               std::int64_t rows, std::int64_t element_bytes) noexcept {
+    if (has_no_stride(rows)) return;
     require(value >= row, "%s %lld is below %s %lld", name, static_cast<long long>(value), row_name,
             static_cast<long long>(row));
     addressable(name, value, rows, element_bytes);
   }
+
+  /// The stride of a dimension of one means nothing: frameworks leave anything there, and kernels
+  /// multiply it by 0.
+  static bool has_no_stride(std::int64_t rows) noexcept { return rows <= 1; }
 
   /// Kernels compute row * stride in 64 bits: the last byte must have such an address.
   void addressable(const char* name, std::int64_t value, std::int64_t rows,
@@ -168,7 +173,8 @@ class validator {
 
 /// Whether `kindex::store` takes this call; if not, why.
 /// Work to do means min(num_tokens, num_slots) > 0: without it null pointers and strides are not
-/// looked at, but the geometry, the counts and the options are.
+/// looked at, but the geometry, the counts and the options are. With it, a stride is
+/// looked at if its dimension has more than one row; the page stride always.
 inline validation validate(const store_params& params) noexcept {
   detail::validator check;
   const bool work = params.num_tokens > 0 && params.num_slots > 0;
@@ -257,15 +263,15 @@ inline validation validate(const paged_mqa_logits_params& params) noexcept {
   check.stride("q_head_stride", params.q_head_stride, "head_dim", params.cache.head_dim,
                params.num_heads, 1);
   const auto q_stride = [&check](const char* name, std::int64_t value, std::int64_t rows_of_it) {
+    if (check.has_no_stride(rows_of_it)) return;
     check.require(value >= 0, "%s %lld is negative", name, static_cast<long long>(value));
     check.require(value % 16 == 0, "%s %lld is not a multiple of 16", name,
                   static_cast<long long>(value));
     check.addressable(name, value, rows_of_it, 1);
   };
   q_stride("q_head_stride", params.q_head_stride, params.num_heads);
-  // The stride of a dimension of one means nothing, and frameworks leave anything there.
-  if (params.next_n > 1) q_stride("q_next_n_stride", params.q_next_n_stride, params.next_n);
-  if (params.num_seqs > 1) q_stride("q_batch_stride", params.q_batch_stride, params.num_seqs);
+  q_stride("q_next_n_stride", params.q_next_n_stride, params.next_n);
+  q_stride("q_batch_stride", params.q_batch_stride, params.num_seqs);
 
   check.pointer("weights", params.weights, 4);
   check.stride("weights_row_stride", params.weights_row_stride, "num_heads", params.num_heads, rows,
@@ -273,13 +279,12 @@ inline validation validate(const paged_mqa_logits_params& params) noexcept {
 
   check.pointer("context_lens", params.context_lens, 4);
   const auto lens_stride = [&check](const char* name, std::int64_t value, std::int64_t count) {
+    if (check.has_no_stride(count)) return;
     check.require(value >= 0, "%s %lld is negative", name, static_cast<long long>(value));
     check.addressable(name, value, count, 4);
   };
-  if (params.num_seqs > 1) {
-    lens_stride("context_lens_batch_stride", params.context_lens_batch_stride, params.num_seqs);
-  }
-  if (params.context_lens_shape == lens_shape::per_row && params.next_n > 1) {
+  lens_stride("context_lens_batch_stride", params.context_lens_batch_stride, params.num_seqs);
+  if (params.context_lens_shape == lens_shape::per_row) {
     lens_stride("context_lens_next_n_stride", params.context_lens_next_n_stride, params.next_n);
   }
 

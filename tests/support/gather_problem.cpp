@@ -111,6 +111,7 @@ std::string gather_problem::run(const launcher& how) {
   params.dst_scale = dst_scale.get();
   params.dst_scale_stride = dst_scale.row_stride();
   params.num_tokens = rows;
+  if (test_.change) test_.change(params);
   const hipError_t status = how.run([&](hipStream_t stream) { return gather(params, stream); });
   if (status != hipSuccess) return std::string("status ") + hipGetErrorString(status);
   dst_k.download();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct gather_case {
   std::size_t dst_k_misalign = 0;
   int dst_scale_gap = 0;
   std::uint64_t seed = 1;
+  /// What becomes of the params before the call, and before the reference's.
+  std::function<void(kindex::gather_params&)> change;
 
   std::string name() const;
 };

@@ -28,16 +28,33 @@ hipError_t paged_mqa_logits(const kindex::paged_mqa_logits_params& params, hipSt
 
 namespace {
 std::atomic<int> pretended_compute_units{0};
+std::atomic<int> pretended_major{0};  // 0: the device's own
+std::atomic<int> pretended_minor{0};
 }  // namespace
 
 pretend_compute_units::pretend_compute_units(int count) { pretended_compute_units = count; }
 
 pretend_compute_units::~pretend_compute_units() { pretended_compute_units = 0; }
 
+pretend_compute_capability::pretend_compute_capability(int major, int minor) {
+  pretended_major = major;
+  pretended_minor = minor;
+}
+
+pretend_compute_capability::~pretend_compute_capability() { pretended_major = 0; }
+
 hipError_t device_attribute(int* value, hipDeviceAttribute_t attribute, int device) {
   const int pretended = pretended_compute_units;
   if (attribute == hipDeviceAttributeMultiprocessorCount && pretended > 0) {
     *value = pretended;
+    return hipSuccess;
+  }
+  if (attribute == hipDeviceAttributeComputeCapabilityMajor && pretended_major > 0) {
+    *value = pretended_major;
+    return hipSuccess;
+  }
+  if (attribute == hipDeviceAttributeComputeCapabilityMinor && pretended_major > 0) {
+    *value = pretended_minor;
     return hipSuccess;
   }
   return hipDeviceGetAttribute(value, attribute, device);

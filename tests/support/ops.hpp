@@ -24,6 +24,15 @@ class pretend_compute_units {
   ~pretend_compute_units();
 };
 
+/// While it lives, the operations above believe that the device has this compute capability.
+class pretend_compute_capability {
+ public:
+  pretend_compute_capability(int major, int minor);
+  pretend_compute_capability(const pretend_compute_capability&) = delete;
+  pretend_compute_capability& operator=(const pretend_compute_capability&) = delete;
+  ~pretend_compute_capability();
+};
+
 /// hipDeviceGetAttribute as the operations above see it.
 hipError_t device_attribute(int* value, hipDeviceAttribute_t attribute, int device);
 
