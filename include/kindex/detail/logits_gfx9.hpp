@@ -75,6 +75,11 @@ hipError_t with_logits_config(std::int64_t next_n, std::int64_t num_heads, Use u
 template <class Geometry>
 struct block_products {
   f32x16 group[Geometry::num_scales];
+
+  KINDEX_DEVICE void begin(const f32x16& zeros) {
+#pragma unroll
+    for (f32x16& sum : group) sum = zeros;
+  }
 };
 
 /// Adds load j of a block of K to the products with a block of heads.
@@ -238,6 +243,7 @@ KINDEX_DEVICE void run_resident(const Args& args, const char* weights, const uni
 #pragma unroll
   for (int m = 0; m < head_blocks; ++m) wait_for(q[m].load);
 
+  const f32x16 zeros = make_zeros();
   for (int unit = run.first; unit < run.end; unit += run.step) {
     stream.prepare(unit + run.step);
     stream.load_scales(next_scales);
@@ -245,7 +251,9 @@ KINDEX_DEVICE void run_resident(const Args& args, const char* weights, const uni
     f32x2 sums[blocks_per_unit] = {};
 #pragma unroll
     for (int b = 0; b < blocks_per_unit; ++b) {
-      block_products<geometry> products[head_blocks] = {};
+      block_products<geometry> products[head_blocks];
+#pragma unroll
+      for (auto& block : products) block.begin(zeros);
 #pragma unroll
       for (int j = 0; j < stream_type::block::num_loads; ++j) {
 #pragma unroll
@@ -439,6 +447,7 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
   const int head_blocks = (heads_of<Config>(args) + block_heads - 1) / block_heads;
   fragment<geometry::head_dim> q;
   blocks.load(args, 0, 0, q);
+  const f32x16 zeros = make_zeros();
   const auto compute = [&](int unit, unit_registers& from) {
   // Wait for this unit here, where the compiler can count what was issued since: it would
   // wait for everything, the next unit included, before a loop that also stores.
@@ -461,7 +470,9 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
         block_weights weights;
 #pragma unroll
         for (int first = 0; first < blocks_per_unit; first += blocks_at_once) {
-          block_products<geometry> products[blocks_at_once] = {};
+          block_products<geometry> products[blocks_at_once];
+#pragma unroll
+          for (auto& block : products) block.begin(zeros);
 #pragma unroll
           for (int j = 0; j < num_loads; ++j) {
 #pragma unroll
