@@ -76,9 +76,11 @@ template <class Geometry>
 struct block_products {
   f32x16 group[Geometry::num_scales];
 
+  /// Two scale groups leave no registers for zeros that stay.
   KINDEX_DEVICE void begin(const f32x16& zeros) {
+    const f32x16 first = Geometry::num_scales == 1 ? zeros : make_zeros();
 #pragma unroll
-    for (f32x16& sum : group) sum = zeros;
+    for (f32x16& sum : group) sum = first;
   }
 };
 
@@ -430,7 +432,8 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
   };
   stream_type stream(args);
   // Lane n knows what row n sees.
-  const int visible = visible_tokens(args, run.seq, lane_id() < args.next_n ? lane_id() : 0);
+  const int lane = static_cast<int>(fresh_lane_id());
+  const int visible = visible_tokens(args, run.seq, lane < args.next_n ? lane : 0);
   const auto load = [&](int unit, unit_registers& to) {
     stream.prepare(unit);
     stream.load_scales(to.scales);
@@ -447,7 +450,7 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
   const int head_blocks = (heads_of<Config>(args) + block_heads - 1) / block_heads;
   fragment<geometry::head_dim> q;
   blocks.load(args, 0, 0, q);
-  const f32x16 zeros = make_zeros();
+  const f32x16 zeros = geometry::num_scales == 1 ? make_zeros() : f32x16{};
   const auto compute = [&](int unit, unit_registers& from) {
   // Wait for this unit here, where the compiler can count what was issued since: it would
   // wait for everything, the next unit included, before a loop that also stores.
@@ -467,7 +470,6 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
       f32x2 sums[blocks_per_unit] = {};
       const auto add_block = [&](int m) {
         wait_for(q.load);
-        block_weights weights;
 #pragma unroll
         for (int first = 0; first < blocks_per_unit; first += blocks_at_once) {
           block_products<geometry> products[blocks_at_once];
@@ -481,13 +483,14 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
             }
           }
           keep_order();
-          // Behind the last matrix instructions, whose results take a while.
-          if (first == 0) weights = blocks.load_weights(args, row, m);
+          // Behind the last matrix instructions, whose results take a while; not kept from block to
+          // block, for want of registers.
+          block_weights weights = blocks.load_weights(args, row, m);
           if (first + blocks_at_once == blocks_per_unit) {
             const bool last = m + 1 == head_blocks;
             blocks.load(args, last ? next_row : row, last ? 0 : m + 1, q);
           }
-          if (first == 0) wait_for(weights);
+          wait_for(weights);
 #pragma unroll
           for (int b = 0; b < blocks_at_once; ++b) {
             sums[first + b] =

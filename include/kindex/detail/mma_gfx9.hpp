@@ -41,7 +41,13 @@ using f32x16 = __attribute__((ext_vector_type(16))) float;
 KINDEX_DEVICE f32x16 make_zeros() {
   f32x16 zeros = {};
 #if KINDEX_CLANG_20
-  asm volatile("" : "+v"(zeros));
+#pragma unroll
+  for (int i = 0; i < 16; i += 2) {  // not all at once, or they would be copies of 16 others
+    f32x2 pair = {};
+    asm volatile("" : "+v"(pair));
+    zeros[i] = pair.x;
+    zeros[i + 1] = pair.y;
+  }
 #endif
   return zeros;
 }
