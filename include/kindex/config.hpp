@@ -20,6 +20,14 @@ CC__)
 #define KINDEX_DEVICE_COMPILER 0
 #endif
 
+/// 1 for clang from 20 on, whose code for the matrix instructions and what follows them needs help
+/// that earlier versions do not (seen with 21; detail/mma_gfx9.hpp).
+#if defined(__clang__) && __clang_major__ >= 20
+#define KINDEX_CLANG_20 1
+#else
+#define KINDEX_CLANG_20 0
+#endif
+
 /// 1 where HIP's NVIDIA platform is in use: nvcc, and C++ compilers that are told as HIP wants it.
 #if defined(__NVCC__) || defined(__HIP_PLATFORM_NVIDIA__)
 #define KINDEX_PLATFORM_NVIDIA 1

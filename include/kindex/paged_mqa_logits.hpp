@@ -52,9 +52,10 @@ struct paged_mqa_logits_config {
   /// instruction.
   static constexpr int heads = Heads;
   /// gfx9: the register budget. 256 dims take twice the registers for K, q from memory takes some
-  /// for addresses, and so do units that lie in several pages, more than is left beside resident q.
+  /// for addresses, and so do units that lie in several pages, more than is left beside resident q;
+  /// zeros in registers do not fit the others either. Two waves are what a launch has for a SIMD.
   static constexpr int waves_per_simd =
-      Geometry::head_dim > 128 || Query == query_source::global ? 2
+      Geometry::head_dim > 128 || Query == query_source::global || KINDEX_CLANG_20 ? 2
       : Query == query_source::registers&& Geometry::page_size != 0 &&
               Geometry::page_size % detail::unit_tokens == 0
           ? 4

@@ -803,9 +803,9 @@ END
 
 device 'logits: what half of the rows see is not known' detail/logits_gfx9.hpp "$shared" \
   'logits: what the rows*' << 'END'
-lane_id() < args.next_n ? lane_id() : 0
+lane < args.next_n ? lane : 0
 ====
-lane_id() < args.next_n / 2 ? lane_id() : 0
+lane < args.next_n / 2 ? lane : 0
 END
 
 device 'logits: 32-bit offsets of rows of logits, bytes' detail/logits_gfx9.hpp \

@@ -77,6 +77,13 @@ hipError_t with_logits_config(std::int64_t next_n, std::int64_t num_heads, Use u
 template <class Geometry>
 struct block_products {
   f32x16 group[Geometry::num_scales];
+
+  /// Two scale groups leave no registers for zeros that stay.
+  KINDEX_DEVICE void begin(const f32x16& zeros) {
+    const f32x16 first = Geometry::num_scales == 1 ? zeros : make_zeros();
+#pragma unroll
+    for (f32x16& sum : group) sum = first;
+  }
 };
 
 /// Adds load j of a block of K to the products with a block of heads.
@@ -240,6 +247,7 @@ KINDEX_DEVICE void run_resident(const Args& args, const char* weights, const uni
 #pragma unroll
   for (int m = 0; m < head_blocks; ++m) wait_for(q[m].load);
 
+  const f32x16 zeros = make_zeros();
   for (int unit = run.first; unit < run.end; unit += run.step) {
     stream.prepare(unit + run.step);
     stream.load_scales(next_scales);
@@ -247,7 +255,9 @@ KINDEX_DEVICE void run_resident(const Args& args, const char* weights, const uni
     f32x2 sums[blocks_per_unit] = {};
 #pragma unroll
     for (int b = 0; b < blocks_per_unit; ++b) {
-      block_products<geometry> products[head_blocks] = {};
+      block_products<geometry> products[head_blocks];
+#pragma unroll
+      for (auto& block : products) block.begin(zeros);
 #pragma unroll
       for (int j = 0; j < stream_type::block::num_loads; ++j) {
 #pragma unroll
@@ -424,7 +434,8 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
   };
   stream_type stream(args);
   // Lane n knows what row n sees.
-  const int visible = visible_tokens(args, run.seq, lane_id() < args.next_n ? lane_id() : 0);
+  const int lane = static_cast<int>(fresh_lane_id());
+  const int visible = visible_tokens(args, run.seq, lane < args.next_n ? lane : 0);
   const auto load = [&](int unit, unit_registers& to) {
     stream.prepare(unit);
     stream.load_scales(to.scales);
@@ -441,6 +452,7 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
   const int head_blocks = (heads_of<Config>(args) + block_heads - 1) / block_heads;
   fragment<geometry::head_dim> q;
   blocks.load(args, 0, 0, q);
+  const f32x16 zeros = geometry::num_scales == 1 ? make_zeros() : f32x16{};
   const auto compute = [&](int unit, unit_registers& from) {
   // Wait for this unit here, where the compiler can count what was issued since: it would
   // wait for everything, the next unit included, before a loop that also stores.
@@ -460,10 +472,11 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
       f32x2 sums[blocks_per_unit] = {};
       const auto add_block = [&](int m) {
         wait_for(q.load);
-        block_weights weights;
 #pragma unroll
         for (int first = 0; first < blocks_per_unit; first += blocks_at_once) {
-          block_products<geometry> products[blocks_at_once] = {};
+          block_products<geometry> products[blocks_at_once];
+#pragma unroll
+          for (auto& block : products) block.begin(zeros);
 #pragma unroll
           for (int j = 0; j < num_loads; ++j) {
 #pragma unroll
@@ -472,13 +485,14 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
             }
           }
           keep_order();
-          // Behind the last matrix instructions, whose results take a while.
-          if (first == 0) weights = blocks.load_weights(args, row, m);
+          // Behind the last matrix instructions, whose results take a while; not kept from block to
+          // block, for want of registers.
+          block_weights weights = blocks.load_weights(args, row, m);
           if (first + blocks_at_once == blocks_per_unit) {
             const bool last = m + 1 == head_blocks;
             blocks.load(args, last ? next_row : row, last ? 0 : m + 1, q);
           }
-          if (first == 0) wait_for(weights);
+          wait_for(weights);
 #pragma unroll
           for (int b = 0; b < blocks_at_once; ++b) {
             sums[first + b] =

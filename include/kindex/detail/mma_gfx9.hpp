@@ -34,6 +34,24 @@ inline constexpr int blocks_per_unit = unit_tokens / block_tokens;
 
 using f32x16 = __attribute__((ext_vector_type(16))) float;
 
+/// What sums begin with; to be made before the loop that they are in. The matrix instruction takes
+/// a constant 0, but clang 21 gives it none if a second sum begins nearby: it makes 16 registers of
+/// zeros anew for the two, by 24 instructions, and may spill for want of registers. There they are
+/// made once.
+KINDEX_DEVICE f32x16 make_zeros() {
+  f32x16 zeros = {};
+#if KINDEX_CLANG_20
+#pragma unroll
+  for (int i = 0; i < 16; i += 2) {  // not all at once, or they would be copies of 16 others
+    f32x2 pair = {};
+    asm volatile("" : "+v"(pair));
+    zeros[i] = pair.x;
+    zeros[i + 1] = pair.y;
+  }
+#endif
+  return zeros;
+}
+
 /// One lane's share of a block of heads or tokens.
 template <int HeadDim>
 struct fragment {
@@ -54,7 +72,13 @@ KINDEX_DEVICE f32x16 multiply_add(u32x4 q, u32x4 k, f32x16 sum) {
 
 /// max(0, value), 0 for NaN. The median needs no canonical operand, which fmaxf would make first.
 KINDEX_DEVICE float relu(float value) {
-  return __builtin_amdgcn_fmed3f(value, 0.0f, __builtin_inff());
+#if KINDEX_CLANG_20
+  float infinity;  // that the compiler knows nothing of: it would make a fmaxf of the median
+  asm("" : "=s"(infinity) : "0"(__builtin_inff()));
+#else
+  constexpr float infinity = __builtin_inff();
+#endif
+  return __builtin_amdgcn_fmed3f(value, 0.0f, infinity);
 }
 
 /// Weights of one lane's sixteen heads of a block, in the order of the result's registers.

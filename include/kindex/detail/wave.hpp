@@ -15,8 +15,9 @@
 #if KINDEX_DEVICE_COMPILER
 #include <cub/warp/warp_scan.cuh>
 #endif
-#else
+#elif !KINDEX_TARGET_GFX950
 // The narrow header: rocprim/rocprim.hpp pulls in device-wide code that does not build everywhere.
+// Those of ROCm 6 do not build for gfx950, narrow or not.
 #include <rocprim/warp/warp_scan.hpp>
 #endif
 
@@ -45,8 +46,8 @@ inline constexpr std::uint64_t all_lanes = ~std::uint64_t{0} >> (64 - wave_size)
 
 KINDEX_DEVICE int lane_id() { return static_cast<int>(threadIdx.x) % wave_size; }
 
-/// The same, but what is computed from it is computed there: the compiler would otherwise do it once,
-/// at the start of a kernel, and keep it in registers all along.
+/// The same, but what is computed from it is computed there: the compiler would otherwise do it
+/// once, at the start of a kernel, and keep it in registers all along.
 KINDEX_DEVICE unsigned fresh_lane_id() {
   unsigned lane = static_cast<unsigned>(threadIdx.x) % wave_size;
 #if KINDEX_TARGET_CDNA
@@ -120,6 +121,12 @@ KINDEX_DEVICE std::uint32_t inclusive_prefix_sum(std::uint32_t value) {
   using scan = cub::WarpScan<std::uint32_t>;
   typename scan::TempStorage storage;
   scan(storage).InclusiveSum(value, value);
+#elif KINDEX_TARGET_GFX950
+#pragma unroll
+  for (int distance = 1; distance < wave_size; distance *= 2) {
+    const std::uint32_t lower = __shfl_up(value, distance);
+    value += lane_id() >= distance ? lower : 0;
+  }
 #else
   using scan = ::rocprim::warp_scan<std::uint32_t, wave_size>;
   typename scan::storage_type storage;

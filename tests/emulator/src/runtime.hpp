@@ -13,6 +13,9 @@
 #endif
 #include <hip/hip_runtime_api.h>
 
+// HIP's macro; as C++20, libstdc++ 16 has an attribute of that name.
+#undef __noinline__
+
 #include <chrono>
 #include <functional>
 #include <memory>
