@@ -210,7 +210,9 @@ hipError_t store(const store_params& params, hipStream_t stream) {
       params.num_tokens < params.num_slots ? params.num_tokens : params.num_slots;
   if (num_tokens == 0 || params.cache.num_pages == 0) return hipSuccess;
 
-  const std::int64_t row_bytes = params.k_row_stride * element_bytes(Config::k_type);
+  // The stride of a single row means nothing, and may be too large to be multiplied.
+  const std::int64_t row_bytes =
+      num_tokens > 1 ? params.k_row_stride * element_bytes(Config::k_type) : 0;
   detail::store_args<geometry::page_size> args;
   args.data = static_cast<char*>(params.cache.data);
   args.page_stride_bytes = params.cache.page_stride_bytes;
