@@ -383,8 +383,8 @@ END
 
 # ---- logits: lengths, work, fill --------------------------------------------------------------
 
-device 'logits: every row sees one token less' detail/logits_work.hpp "$registers" \
-  'logits: widths*' << 'END'
+device 'logits: every row sees one token less' detail/logits_work.hpp "$shared" \
+  'logits: what the rows*' << 'END'
 visible += n + 1 - args.next_n;
 ====
 visible += n - args.next_n;
