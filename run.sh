@@ -44,7 +44,7 @@ ctest options:
                    -R '^store$' runs tests/test_store.cpp, -R '^host.fp8$' tests/host_fp8.cpp,
                    -R store whatever has "store" in its name.
   Labels:
-      host         views, params, validate, fp8 and the reference: plain C++
+      host         views, params, validate, fp8 and the reference: plain C++; the charts
       device       the kernels, on the device: bytes, logits, bounds, graphs, streams, refusals
       example      the programs of examples/, the README's code, the drawing of the layout
       headers      each header alone and twice, all at once, macros, a build for several targets
