@@ -280,7 +280,8 @@ void print_emulated(const harness& cases) {
       "passes, over the compute units; one wave's instructions, four cycles each, for every round\n"
       "of workgroups that the launch takes. Bytes needed: a store 388 a token, a gather 264, "
       "logits\n"
-      "132, q, weights and 4 a logit; for page 1 the page ids (4 a token) come on top.\n");
+      "132, q, weights and 4 a logit; for page 1 the page ids (4 a token) come on top.\n"
+      "llvm-mca's view of the main loops: tests/codegen/mca.sh.\n");
 }
 
 // On a GPU --------------------------------------------------------------------------------------

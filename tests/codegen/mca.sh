@@ -6,8 +6,8 @@
 # The kernel is named as in budgets.txt; without one: logits preshuffled 64 64. BUILD is a build for
 # the emulator in which `ctest -L codegen` has run. LLVM_MCA names another llvm-mca than llvm-mca-19;
 # without one the script says so and exits with 77.
-# Its model has no memory latency and no hidden issue of other waves: it shows what the instructions
-# need of one SIMD, not how long a loop takes.
+# Its model is one wave on one SIMD, one of its cycles is four of the clock, and a load takes 80 of them:
+# it shows what the instructions need of one SIMD, not how long a loop takes.
 set -euo pipefail
 
 if [[ $# -ne 1 && $# -ne 5 ]]; then

@@ -255,11 +255,13 @@ class page_stream {
     const int page_tokens = args_.pages.page_size();
     const auto first_token = static_cast<std::uint32_t>(unit) * unit_tokens;
     ids_.advance(static_cast<int>(args_.pages.page(first_token + unit_tokens - 1)));
+    // Two scale groups leave no register for what would be known from the kernel's start on.
+    const int lane = num_scales == 1 ? lane_id() : static_cast<int>(fresh_lane_id());
     bool valid[blocks_per_unit];
     const char* scales[blocks_per_unit];
 #pragma unroll
     for (int b = 0; b < blocks_per_unit; ++b) {
-      const std::uint32_t token = first_token + b * block_tokens + lane_id() % block_tokens;
+      const std::uint32_t token = first_token + b * block_tokens + lane % block_tokens;
       const std::uint32_t entry = args_.pages.page(token);
       const int token_in_page = static_cast<int>(token - entry * page_tokens);
       const std::uint32_t id = ids_.lane_id_at(static_cast<int>(entry));
@@ -274,7 +276,7 @@ class page_stream {
       scales[b] =
           readable ? page + scale_offset_in_page(page_tokens, head_dim, token_in_page, 0) : zeros;
     }
-    const bool upper = lane_id() >= block_tokens;
+    const bool upper = lane >= block_tokens;
     lane_valid_ = upper ? valid[1] : valid[0];
     if constexpr (num_scales == 1) {
       scale_address_[0] = upper ? scales[1] : scales[0];
