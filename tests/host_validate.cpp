@@ -689,11 +689,17 @@ TEST_CASE("logits: counts", "[validate][class_N]") {
       valid_logits(), [](auto& params) { params.num_seqs = std::int64_t{1} << 30; }, invalid,
       "num_seqs 1073741824 times next_n 2 exceeds 2147483647 rows");
   check_change_refused(
+      valid_logits(), [](auto& params) { params.num_seqs = 500000000; }, unsupported,
+      "num_seqs 500000000 with logits_width 448 is more work than a launch can divide");
+  check_change_refused(
       valid_logits(), [](auto& params) { params.logits_width = -1; }, invalid,
       "logits_width -1 is negative");
   check_change_refused(
       valid_logits(), [](auto& params) { params.logits_width = int32_max + 1; }, invalid,
       "logits_width 2147483648 exceeds 2147483647");
+  check_change_refused(
+      valid_logits(), [](auto& params) { params.logits_width = int32_max; }, unsupported,
+      "logits_width 2147483647 exceeds 2147483392");
   check_change_refused(
       valid_logits(), [](auto& params) { params.block_table_width = -1; }, invalid,
       "block_table_width -1 is negative");

@@ -276,6 +276,27 @@ TEST_CASE("logits: one wave over many pages and sequences",
   }
 }
 
+// A block whose piece begins in the middle of a page, and goes on for more pages than are fetched
+// at a time: two units that are computed together may lie in pages of two fetches.
+TEST_CASE("logits: long pieces from within a page", "[logits_invariance][class_B][class_R]") {
+  const pretend_compute_units units(2);
+  for (const int page_size : {128, 256}) {
+    for (const page_layout layout : {page_layout::plain, page_layout::preshuffled}) {
+      for (int more = 0; more < 4; ++more) {
+        test_case test;
+        test.page_size = page_size;
+        test.layout = layout;
+        test.head_dim = 64;
+        test.num_heads = 16;
+        test.lens = {(page_size == 128 ? 140 : 300) * 64 + more * 64 - 5};
+        INFO(test.name());
+        logits_problem problem(test);
+        CHECK(problem.launch_and_check() == "");
+      }
+    }
+  }
+}
+
 TEST_CASE("logits: long batches with many heads", "[logits_invariance][.long][class_L][class_R]") {
   for (const int num_heads : {16, 32, 64, 128}) {
     for (const page_geometry geometry : all_page_geometries()) {

@@ -114,12 +114,9 @@ hipError_t paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t s
   if (const hipError_t status = detail::query_device(device); status != hipSuccess) return status;
   if (device.native_format != geometry::format) return hipErrorNotSupported;
   if (params.num_seqs == 0 || params.next_n == 0 || params.logits_width == 0) return hipSuccess;
-  // Positions are 32-bit: lengths are, and so is what a row can see.
   const std::int64_t table_tokens = params.block_table_width * params.cache.page_size;
-  std::int64_t max_visible =
+  const std::int64_t max_visible =
       params.logits_width < table_tokens ? params.logits_width : table_tokens;
-  constexpr std::int64_t most = 0x7FFFFFFF - detail::unit_tokens;
-  if (max_visible > most) max_visible = most;
   // No more blocks than units that could exist, or pieces of rows to fill.
   const std::int64_t max_units =
       params.num_seqs * ((max_visible + detail::unit_tokens - 1) / detail::unit_tokens);

@@ -30,6 +30,10 @@ constexpr std::int64_t max_cache_tokens = std::int64_t{1} << 47;
 /// The largest supported number of rows or columns of any array: lengths are int32.
 constexpr std::int64_t max_rows = INT32_MAX;
 
+/// Columns of a row of logits: token positions are 32-bit, and so is the end of a step of 256 that
+/// begins with the last one.
+constexpr std::int64_t max_logits_width = INT32_MAX - 255;
+
 /// The verdict on one call.
 struct validation {
   /// hipSuccess; hipErrorInvalidValue for values that contradict the contract;
@@ -254,9 +258,17 @@ inline validation validate(const paged_mqa_logits_params& params) noexcept {
   check.count("block_table_width", params.block_table_width);
   if (!check.ok()) return check.verdict();
 
+  check.support(params.logits_width <= max_logits_width, "logits_width %lld exceeds %lld",
+                static_cast<long long>(params.logits_width),
+                static_cast<long long>(max_logits_width));
   const std::int64_t rows = params.num_seqs * params.next_n;
   check.require(rows <= max_rows, "num_seqs %lld times next_n %lld exceeds %lld rows",
                 static_cast<long long>(params.num_seqs), next_n, static_cast<long long>(max_rows));
+  // Work is counted in 32 bits: units of 64 tokens, and up to two for the start of a sequence.
+  check.support(params.num_seqs * ((params.logits_width + 63) / 64 + 2) <= UINT32_MAX,
+                "num_seqs %lld with logits_width %lld is more work than a launch can divide",
+                static_cast<long long>(params.num_seqs),
+                static_cast<long long>(params.logits_width));
   if (!work || !check.ok()) return check.verdict();
 
   check.pointer("q", params.q, 16);

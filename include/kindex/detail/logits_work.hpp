@@ -131,7 +131,7 @@ struct block_work {
 };
 
 /// Every wave of the block finds the same piece by itself; all its lanes take part. Sums fit 32
-/// bits: 2^31 units would need 2^39 bytes of logits.
+/// bits: `validate` sees to it.
 template <class Args>
 KINDEX_DEVICE block_work divide_work(const Args& args, int start_cost) {
   // A lane counts a run of neighbouring sequences, so that one scan serves any batch; a few at a
@@ -142,7 +142,9 @@ KINDEX_DEVICE block_work divide_work(const Args& args, int start_cost) {
   const int run_end = run_first + per_lane < args.num_seqs ? run_first + per_lane : args.num_seqs;
   int tokens[at_once];
   const auto load = [&](int first) {
-    const std::int32_t* lens = args.context_lens + first * args.context_lens_batch_stride;
+    // Lanes without a sequence: the stride of one sequence may be anything.
+    const std::int32_t* lens =
+        args.context_lens + (first < run_end ? first : 0) * args.context_lens_batch_stride;
 #pragma unroll
     for (int& longest : tokens) longest = 0;
     KINDEX_PLAIN_LOOP

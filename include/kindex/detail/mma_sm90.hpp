@@ -137,6 +137,8 @@ KINDEX_DEVICE token_fragment load_fragment(const void* row) {
 template <int Columns>
 KINDEX_DEVICE void multiply(float (&d)[Columns / 2], const token_fragment& a, std::uint64_t b,
                             int accumulate) {
+  static_assert(Columns == 8 || Columns == 16 || Columns == 32 || Columns == 64,
+                "kindex: on Hopper a Config's heads are 8, 16, 32 or 64");
   if constexpr (Columns == 8) {
     asm volatile(
         "{\n"

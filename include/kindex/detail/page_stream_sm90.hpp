@@ -116,8 +116,10 @@ class page_stream {
       // A warp's own 32 tokens of every pair.
       ids_.start(table_row, num_entries, first_token + warp_ * warp_tokens, pair_tokens);
     } else {
+      // A pair may straddle two chunks, which overlap by what it can need beyond its first entry.
+      // Pages of 64 tokens: chunks begin where pairs do.
       ids_.start(table_row, num_entries, entry_of(first_token),
-                 unit_in_page ? wave_size : wave_size - pair_tiles);
+                 page_size == unit_tokens ? wave_size : wave_size - pair_tiles);
     }
   }
 
