@@ -29,7 +29,9 @@ inline constexpr int block_size = (1 + num_computers) * warpgroup_size;
 
 /// Shared memory of a multiprocessor less what the compiler and the work division take.
 inline constexpr int max_dynamic_shared_bytes = 224 * 1024;
-inline constexpr int max_query_bytes = 96 * 1024;
+/// Two slots for q take no more, so that a whole ring has room beside them. One slot may leave room
+/// for half a ring: that K is read once for all rows is worth more.
+inline constexpr int max_paired_query_bytes = 96 * 1024;
 /// Enough in flight to hide the memory's latency; more would let some multiprocessors take
 /// bandwidth from others, and the slowest decides. A multiple of num_computers: a stage always
 /// serves the same warpgroup, which therefore never waits for a phase before the last one has
@@ -53,14 +55,16 @@ constexpr shared_plan plan_shared_memory(std::int64_t next_n, std::int64_t num_h
   constexpr int stage_bytes = stage_k_bytes<head_dim> + stage_scale_bytes<head_dim>;
   const int heads = static_cast<int>(num_heads);
   const int rows = static_cast<int>(next_n);
-  const int row_bytes = heads * (head_dim + 4);
+  constexpr int most_slot_bytes = max_dynamic_shared_bytes - num_computers * stage_bytes;
+  const int most_rows = (most_slot_bytes - 128) / (heads * (head_dim + 4) + 4);
   shared_plan plan = {};
-  plan.rows_at_once = rows * row_bytes <= max_query_bytes ? rows : max_query_bytes / row_bytes;
-  plan.num_query_slots =
-      plan.rows_at_once * row_bytes * max_query_slots <= max_query_bytes ? max_query_slots : 1;
+  plan.rows_at_once = rows < most_rows ? rows : most_rows;
   plan.query_bytes = plan.rows_at_once * heads * head_dim;
   plan.weight_bytes = (plan.rows_at_once * (heads + 1) * 4 + 127) / 128 * 128;
-  const int slot_bytes = plan.num_query_slots * (plan.query_bytes + plan.weight_bytes);
+  int slot_bytes = plan.query_bytes + plan.weight_bytes;
+  plan.num_query_slots =
+      max_query_slots * slot_bytes <= max_paired_query_bytes ? max_query_slots : 1;
+  slot_bytes *= plan.num_query_slots;
   const int stages = (max_dynamic_shared_bytes - slot_bytes) / stage_bytes;
   plan.num_stages = stages < max_stages ? stages / num_computers * num_computers : max_stages;
   plan.total_bytes = slot_bytes + plan.num_stages * stage_bytes;
