@@ -442,9 +442,9 @@ END
 
 device 'logits: stride of the lengths ignored by the division' detail/logits_work.hpp \
   "$registers" 'logits: strides and alignments*' << 'END'
-args.context_lens + first * args.context_lens_batch_stride
+(first < run_end ? first : 0) * args.context_lens_batch_stride
 ====
-args.context_lens + first
+(first < run_end ? first : 0)
 END
 
 device 'logits: what is left over belongs to no block' detail/logits_work.hpp "$registers" \
