@@ -698,16 +698,16 @@ END
 
 device 'logits: relu after the sum of two heads' detail/mma_gfx9.hpp "$registers" \
   'logits: one-hot*' << 'END'
-{relu(value[4 * i]), relu(value[4 * i + 1])};
+{relu(value[4 * i], bound), relu(value[4 * i + 1], bound)};
 ====
-{relu(value[4 * i] + value[4 * i + 1]), 0.0f};
+{relu(value[4 * i] + value[4 * i + 1], bound), 0.0f};
 END
 
 device 'logits: no relu for every other head' detail/mma_gfx9.hpp "$registers" \
   'logits: one-hot*' << 'END'
-{relu(value[4 * i + 2]), relu(value[4 * i + 3])};
+{relu(value[4 * i + 2], bound), relu(value[4 * i + 3], bound)};
 ====
-{relu(value[4 * i + 2]), value[4 * i + 3]};
+{relu(value[4 * i + 2], bound), value[4 * i + 3]};
 END
 
 device 'logits: negative weights count as positive' detail/mma_gfx9.hpp "$registers" \
@@ -747,9 +747,9 @@ END
 
 device 'logits: heads of q are taken to be dense' detail/logits_gfx9.hpp "$registers $shared" \
   'logits: strides and alignments*' << 'END'
-(head < num_heads ? head : 0) * args.q_head_stride
+(first + head < num_heads ? head : 0) * args.q_head_stride
 ====
-(head < num_heads ? head : 0) * Geometry::head_dim
+(first + head < num_heads ? head : 0) * Geometry::head_dim
 END
 
 device 'logits: rows of q are taken to be dense' detail/logits_gfx9.hpp "$shared_p16" \
@@ -768,7 +768,7 @@ END
 
 device 'logits: 8 heads read 32 heads of q' detail/logits_gfx9.hpp "$shared" \
   'logits: shapes of head_dim 128' << 'END'
-(head < num_heads ? head : 0)
+(first + head < num_heads ? head : 0)
 ====
 head
 END

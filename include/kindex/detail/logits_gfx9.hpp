@@ -99,9 +99,10 @@ KINDEX_DEVICE void multiply_add(const fragment<Geometry::head_dim>& q, u32x4 k, 
 template <class Geometry>
 KINDEX_DEVICE f32x2 add_heads(const block_products<Geometry>& products,
                               const block_weights& weights,
-                              const unit_scales<Geometry::num_scales>& scales, int b, f32x2 sum) {
+                              const unit_scales<Geometry::num_scales>& scales, int b, f32x2 sum,
+                              float bound) {
   if constexpr (Geometry::num_scales == 1) {
-    return add_weighted_relu(products.group[0], weights, sum);
+    return add_weighted_relu(products.group[0], weights, sum, bound);
   } else {
     const f32x2 scale = scales.value[b];
     f32x16 value;
@@ -113,7 +114,7 @@ KINDEX_DEVICE f32x2 add_heads(const block_products<Geometry>& products,
       value[i] = both.x;
       value[i + 1] = both.y;
     }
-    return add_weighted_relu(value, weights, sum);
+    return add_weighted_relu(value, weights, sum, bound);
   }
 }
 
@@ -170,10 +171,12 @@ KINDEX_DEVICE void issue_here(f32x16& results) { asm volatile("" : "+v"(results)
 template <class Geometry, class Args>
 KINDEX_DEVICE void load_heads(const Args& args, std::int64_t seq, int n, int block, int num_heads,
                               unsigned lane, fragment<Geometry::head_dim>& q) {
-  const int head = block * block_heads + static_cast<int>(lane % block_heads);
-  const char* const source = args.q + seq * args.q_batch_stride + n * args.q_next_n_stride +
-                             (head < num_heads ? head : 0) * args.q_head_stride +
-                             lane / block_heads * unit_bytes;
+  // Heads from the block's first on: what depends on the lane is the same for every block.
+  const int first = block * block_heads;
+  const int head = static_cast<int>(lane % block_heads);
+  const char* const source =
+      args.q + seq * args.q_batch_stride + n * args.q_next_n_stride + first * args.q_head_stride +
+      (first + head < num_heads ? head : 0) * args.q_head_stride + lane / block_heads * unit_bytes;
 #pragma unroll
   for (int j = 0; j < fragment<Geometry::head_dim>::num_loads; ++j) {
     q.load[j] = load_unit<16>(source + j * 32);
@@ -273,7 +276,7 @@ KINDEX_DEVICE void run_resident(const Args& args, const char* weights, const uni
       for (int m = 0; m < head_blocks; ++m) {
         block_weights block = read_weights(weights + m * block_heads * 4);
         wait_for(block);
-        sums[b] = add_heads<geometry>(products[m], block, scales, b, sums[b]);
+        sums[b] = add_heads<geometry>(products[m], block, scales, b, sums[b], relu_bound());
       }
       keep_order();
     }
@@ -304,10 +307,9 @@ class shared_query {
 
   /// All threads of the block take part.
   template <int BlockSize, class Args>
-  KINDEX_DEVICE void load_sequence(const Args& args, std::int64_t seq) {
+  KINDEX_DEVICE void load_sequence(const Args& args, std::int64_t seq, int wave) {
     __syncthreads();  // nobody reads the previous sequence's any more
-    for (int n = uniform(static_cast<int>(threadIdx.x) / wave_size); n < args.next_n;
-         n += BlockSize / wave_size) {
+    for (int n = wave; n < args.next_n; n += BlockSize / wave_size) {
       const unsigned lane = fresh_lane_id();
       char* block = storage_ + n * head_blocks(args) * block_bytes;
       for (int m = 0; m < head_blocks(args); ++m, block += block_bytes) {
@@ -379,7 +381,7 @@ class global_query {
   KINDEX_DEVICE explicit global_query(char*) {}
 
   template <int BlockSize, class Args>
-  KINDEX_DEVICE void load_sequence(const Args&, std::int64_t) {}
+  KINDEX_DEVICE void load_sequence(const Args&, std::int64_t, int) {}
 
   class reader {
    public:
@@ -453,6 +455,7 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
   fragment<geometry::head_dim> q;
   blocks.load(args, 0, 0, q);
   const f32x16 zeros = geometry::num_scales == 1 ? make_zeros() : f32x16{};
+  const float bound = relu_bound();
   const auto compute = [&](int unit, unit_registers& from) {
   // Wait for this unit here, where the compiler can count what was issued since: it would
   // wait for everything, the next unit included, before a loop that also stores.
@@ -495,8 +498,8 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
           wait_for(weights);
 #pragma unroll
           for (int b = 0; b < blocks_at_once; ++b) {
-            sums[first + b] =
-                add_heads<geometry>(products[b], weights, from.scales, first + b, sums[first + b]);
+            sums[first + b] = add_heads<geometry>(products[b], weights, from.scales, first + b,
+                                                  sums[first + b], bound);
           }
           if (blocks_at_once != blocks_per_unit) keep_order();
         }
@@ -562,7 +565,7 @@ class unit_engine {
                      if constexpr (is_resident) {
                        if (own.first < end) run_with_resident_query(own);
                      } else {
-                       query_.template load_sequence<block_size>(args_, seq);
+                       query_.template load_sequence<block_size>(args_, seq, wave_);
                        if (own.first < end) run_streamed<Config>(args_, query_, own);
                      }
                    });

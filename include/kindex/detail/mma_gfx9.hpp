@@ -70,15 +70,19 @@ KINDEX_DEVICE f32x16 multiply_add(u32x4 q, u32x4 k, f32x16 sum) {
   return __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(a.high, b.high, sum, 0, 0, 0);
 }
 
-/// max(0, value), 0 for NaN. The median needs no canonical operand, which fmaxf would make first.
-KINDEX_DEVICE float relu(float value) {
+/// The upper bound of relu's median.
+KINDEX_DEVICE float relu_bound() {
+  float bound = __builtin_inff();
 #if KINDEX_CLANG_20
-  float infinity;  // that the compiler knows nothing of: it would make a fmaxf of the median
-  asm("" : "=s"(infinity) : "0"(__builtin_inff()));
-#else
-  constexpr float infinity = __builtin_inff();
+  // The compiler must know nothing of it: it would make a fmaxf of the median.
+  asm("" : "=s"(bound) : "0"(bound));
 #endif
-  return __builtin_amdgcn_fmed3f(value, 0.0f, infinity);
+  return bound;
+}
+
+/// max(0, value), 0 for NaN. The median needs no canonical operand, which fmaxf would make first.
+KINDEX_DEVICE float relu(float value, float bound) {
+  return __builtin_amdgcn_fmed3f(value, 0.0f, bound);
 }
 
 /// Weights of one lane's sixteen heads of a block, in the order of the result's registers.
@@ -87,11 +91,12 @@ struct block_weights {
 };
 
 /// Relu, and the weights of this lane's heads; even and odd heads are summed apart.
-KINDEX_DEVICE f32x2 add_weighted_relu(f32x16 value, const block_weights& weights, f32x2 sum) {
+KINDEX_DEVICE f32x2 add_weighted_relu(f32x16 value, const block_weights& weights, f32x2 sum,
+                                      float bound) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const f32x2 low = {relu(value[4 * i]), relu(value[4 * i + 1])};
-    const f32x2 high = {relu(value[4 * i + 2]), relu(value[4 * i + 3])};
+    const f32x2 low = {relu(value[4 * i], bound), relu(value[4 * i + 1], bound)};
+    const f32x2 high = {relu(value[4 * i + 2], bound), relu(value[4 * i + 3], bound)};
     sum = __builtin_elementwise_fma(low, weights.quad[i].xy, sum);
     sum = __builtin_elementwise_fma(high, weights.quad[i].zw, sum);
   }
