@@ -72,12 +72,13 @@ KINDEX_DEVICE f32x16 multiply_add(u32x4 q, u32x4 k, f32x16 sum) {
 
 /// The upper bound of relu's median.
 KINDEX_DEVICE float relu_bound() {
-  float bound = __builtin_inff();
 #if KINDEX_CLANG_20
-  // The compiler must know nothing of it: it would make a fmaxf of the median.
-  asm("" : "=s"(bound) : "0"(bound));
-#endif
+  float bound;  // of which the compiler knows nothing: it would make a fmaxf of the median
+  asm("" : "=s"(bound) : "0"(__builtin_inff()));
   return bound;
+#else
+  return __builtin_inff();
+#endif
 }
 
 /// max(0, value), 0 for NaN. The median needs no canonical operand, which fmaxf would make first.
