@@ -35,7 +35,6 @@ namespace detail {
 inline constexpr int unit_tokens = 64;
 /// Tokens of one matrix tile.
 inline constexpr int tile_tokens = 16;
-inline constexpr int tiles_per_unit = unit_tokens / tile_tokens;
 
 /// What lies in the dynamic shared memory of a launch. gfx9: q, if it is kept there, and nothing
 /// else to know but the total. Hopper: logits_sm90.hpp.
