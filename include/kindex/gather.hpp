@@ -32,8 +32,13 @@ struct gather_config {
   using kernel_config = gather_config<typename Geometry::any_format>;
   static constexpr int block_size = 256;               ///< threads of a block
   static constexpr int tokens_per_block = block_size;  ///< output rows of a block
-  /// Lanes that move one row, 16 dims each.
-  static constexpr int lanes_per_token = Geometry::head_dim / detail::unit_bytes;
+  /// Units of 16 bytes of a row.
+  static constexpr int units_per_token = Geometry::head_dim / detail::unit_bytes;
+  /// Units of one row that a wave moves in one step. A whole row is best for gfx9, whose 64 lanes
+  /// then read and write 128 bytes in a row. So do 32 lanes with plain pages; of preshuffled ones
+  /// they read 128 bytes with four units of eight rows, and write 64.
+  static constexpr int units_per_step =
+      detail::wave_size == 64 || Geometry::layout == page_layout::plain ? units_per_token : 4;
 };
 
 namespace detail {
@@ -96,9 +101,10 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel([[maybe_u
 #if KINDEX_TARGET_SUPPORTED
   using geometry = typename Config::geometry;
   constexpr int num_scales = geometry::num_scales;
-  constexpr int lanes_per_token = Config::lanes_per_token;
-  constexpr int tokens_per_step = wave_size / lanes_per_token;
-  constexpr int steps = wave_size / tokens_per_step;
+  constexpr int units_per_step = Config::units_per_step;
+  constexpr int steps_per_row = Config::units_per_token / units_per_step;
+  constexpr int rows_per_step = wave_size / units_per_step;
+  constexpr int steps = Config::units_per_token;
   const int wave = uniform(static_cast<int>(threadIdx.x) / wave_size);
   const std::int64_t total = args.cu_seq_lens[args.num_seqs];
   const std::int64_t end = total < args.num_tokens ? total : args.num_tokens;
@@ -143,8 +149,8 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel([[maybe_u
   }
 
   // A lane is a unit of a row.
-  const int unit = lane % lanes_per_token;
-  const int row = lane / lanes_per_token;
+  const int unit = lane % units_per_step;
+  const int row = lane / units_per_step;
   const char* const units =
       args.data + k_offset_in_page(geometry::layout, geometry::head_dim, 0, unit * unit_bytes);
   char* const first_dst =
@@ -152,25 +158,31 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel([[maybe_u
   const auto move_rows = [&](auto whole) {
     constexpr bool is_whole = decltype(whole)::value;
     u32x4 value[steps];
+    long long offset = -1;
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
-      const long long offset = shuffle(k_offset, step * tokens_per_step + row);
+      if (step % steps_per_row == 0) {
+        offset = shuffle(k_offset, step / steps_per_row * rows_per_step + row);
+      }
+      const int first_dim = step % steps_per_row * units_per_step * unit_bytes;
       if constexpr (!is_whole) value[step] = u32x4{0, 0, 0, 0};
       if (is_whole || offset >= 0) {
-        value[step] = load_unit<unit_alignment(geometry::page_size)>(units + offset);
+        value[step] = load_unit<unit_alignment(geometry::page_size)>(
+            units + k_offset_in_page(geometry::layout, geometry::head_dim, 0, first_dim) + offset);
       }
     }
     char* dst = first_dst;
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
-      if (is_whole || step * tokens_per_step + row < num_tokens) {
+      char* const to = dst + step % steps_per_row * units_per_step * unit_bytes;
+      if (is_whole || step / steps_per_row * rows_per_step + row < num_tokens) {
         if (is_whole || args.dst_k_is_aligned) {
-          store_unit<16>(dst, value[step]);
+          store_unit<16>(to, value[step]);
         } else {
-          store_unit<1>(dst, value[step]);
+          store_unit<1>(to, value[step]);
         }
       }
-      dst += tokens_per_step * args.dst_k_stride_bytes;
+      if (step % steps_per_row == steps_per_row - 1) dst += rows_per_step * args.dst_k_stride_bytes;
     }
   };
   // A branch around a load or store makes the compiler wait for all that are under way: where every
