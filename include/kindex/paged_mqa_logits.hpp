@@ -126,7 +126,8 @@ hipError_t paged_mqa_logits(const paged_mqa_logits_params& params, hipStream_t s
     const std::int64_t pieces =
         params.num_seqs * params.next_n *
         ((params.logits_width + detail::fill_columns - 1) / detail::fill_columns);
-    if (pieces > num_blocks) num_blocks = pieces;
+    constexpr int waves = detail::target::block_size / detail::wave_size;
+    if (pieces > num_blocks * waves) num_blocks = (pieces + waves - 1) / waves;
   }
   const std::int64_t most_blocks =
       std::int64_t{device.num_compute_units} * detail::target::blocks_per_compute_unit;

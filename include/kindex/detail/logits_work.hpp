@@ -44,6 +44,7 @@ struct shared_plan {
   int query_bytes;   // of a slot, a multiple of 128
   int weight_bytes;  // of a slot, the same; the rows' lengths follow the weights
   int num_stages;
+  int num_held_pairs;  // of each warpgroup, whose logits wait to be written
   int total_bytes;
 };
 
@@ -234,16 +235,20 @@ KINDEX_DEVICE void for_each_piece(const Args& args, block_work work, int start_c
   }
 }
 
-/// Columns of one fill step of a block.
-inline constexpr int fill_columns = 4096;
+/// Columns that a wave fills at once.
+inline constexpr int fill_columns = 1024;
 
-/// Writes -inf to the columns that rows do not see, whole blocks to pieces of rows in turn.
+/// Writes -inf to the columns that rows do not see. Waves, not blocks, take pieces of rows in turn:
+/// each begins with a division and a load, which must overlap.
 template <int BlockSize, class Args>
 KINDEX_DEVICE void fill_invisible_columns(const Args& args) {
+  constexpr int waves = BlockSize / wave_size;
+  const int wave = uniform(static_cast<int>(threadIdx.x) / wave_size);
   const std::int64_t pieces_per_row = (args.logits_width + fill_columns - 1) / fill_columns;
   const std::int64_t num_rows = static_cast<std::int64_t>(args.num_seqs) * args.next_n;
-#pragma unroll 1
-  for (std::int64_t piece = blockIdx.x; piece < num_rows * pieces_per_row; piece += gridDim.x) {
+  KINDEX_PLAIN_LOOP
+  for (std::int64_t piece = std::int64_t{blockIdx.x} * waves + wave;
+       piece < num_rows * pieces_per_row; piece += std::int64_t{gridDim.x} * waves) {
     const std::int64_t row = piece / pieces_per_row;
     const std::int64_t first = (piece - row * pieces_per_row) * fill_columns;
     const std::int64_t end =
@@ -254,7 +259,7 @@ KINDEX_DEVICE void fill_invisible_columns(const Args& args) {
     float* const logits = args.logits + row * args.logits_row_stride;
     const std::int64_t begin = first > visible ? first : visible;
 #pragma unroll 4
-    for (std::int64_t t = begin + static_cast<int>(threadIdx.x); t < end; t += BlockSize) {
+    for (std::int64_t t = begin + lane_id(); t < end; t += wave_size) {
       logits[t] = -__builtin_inff();
     }
   }
