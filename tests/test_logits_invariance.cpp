@@ -297,6 +297,33 @@ TEST_CASE("logits: long pieces from within a page", "[logits_invariance][class_B
   }
 }
 
+// Logits that wait in shared memory to be written together: several times more than fit there, of
+// one sequence and across sequences.
+TEST_CASE("logits: more than a block holds back", "[logits_invariance][class_F][class_R]") {
+  const pretend_compute_units units(1);
+  struct shape {
+    int head_dim, next_n, num_heads, longest;
+  };
+  for (const shape& each : {shape{64, 1, 16, 14000}, shape{128, 3, 16, 7000},
+                            shape{256, 2, 8, 7000}, shape{128, 8, 128, 2600}}) {
+    for (const page_geometry geometry :
+         {page_geometry{64, page_layout::preshuffled}, page_geometry{64, page_layout::plain}}) {
+      for (const int less : {0, 70}) {
+        test_case test;
+        test.head_dim = each.head_dim;
+        test.next_n = each.next_n;
+        test.num_heads = each.num_heads;
+        test.page_size = geometry.page_size;
+        test.layout = geometry.layout;
+        test.lens = {each.longest - less, 3, each.longest / 2 + less};
+        INFO(test.name());
+        logits_problem problem(test);
+        CHECK(problem.launch_and_check() == "");
+      }
+    }
+  }
+}
+
 TEST_CASE("logits: long batches with many heads", "[logits_invariance][.long][class_L][class_R]") {
   for (const int num_heads : {16, 32, 64, 128}) {
     for (const page_geometry geometry : all_page_geometries()) {

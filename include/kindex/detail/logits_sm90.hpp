@@ -13,87 +13,16 @@
 
 #include <cstdint>
 
-#include "../cache_view.hpp"
 #include "../config.hpp"
 #include "logits_work.hpp"
 #include "memory.hpp"
 #include "mma_sm90.hpp"
 #include "page_stream_sm90.hpp"
+#include "plan_sm90.hpp"
 #include "wave.hpp"
 
 KINDEX_NAMESPACE_BEGIN
 namespace detail::sm90 {
-
-inline constexpr int num_computers = 3;  // warpgroups
-inline constexpr int block_size = (1 + num_computers) * warpgroup_size;
-
-/// Shared memory of a multiprocessor less what the compiler and the work division take.
-inline constexpr int max_dynamic_shared_bytes = 224 * 1024;
-/// Two slots for q take no more, so that a whole ring has room beside them. One slot may leave room
-/// for half a ring: that K is read once for all rows is worth more.
-inline constexpr int max_paired_query_bytes = 96 * 1024;
-/// Enough in flight to hide the memory's latency; more would let some multiprocessors take
-/// bandwidth from others, and the slowest decides. A multiple of num_computers: a stage always
-/// serves the same warpgroup, which therefore never waits for a phase before the last one has
-/// ended.
-inline constexpr int max_stages = 6;
-/// Pairs that a block asks for before its first q has come, which would have to queue behind the K
-/// of all blocks. Where there are no bulk copies the same threads ask for q first.
-inline constexpr int initial_pairs = 1;
-/// Two if they fit: while one is in use, the next sequence's q is fetched into the other.
-inline constexpr int max_query_slots = 2;
-
-/// Registers of a thread by role; together those of the multiprocessor.
-inline constexpr int loader_registers = 80;
-inline constexpr int computer_registers = 144;
-
-/// Dynamic shared memory of a launch: slots for q and weights of as many rows as fit, then the ring
-/// of K, then that of its scales.
-template <class Config>
-constexpr shared_plan plan_shared_memory(std::int64_t next_n, std::int64_t num_heads) {
-  constexpr int head_dim = Config::geometry::head_dim;
-  constexpr int stage_bytes = stage_k_bytes<head_dim> + stage_scale_bytes<head_dim>;
-  const int heads = static_cast<int>(num_heads);
-  const int rows = static_cast<int>(next_n);
-  constexpr int most_slot_bytes = max_dynamic_shared_bytes - num_computers * stage_bytes;
-  const int most_rows = (most_slot_bytes - 128) / (heads * (head_dim + 4) + 4);
-  shared_plan plan = {};
-  plan.rows_at_once = rows < most_rows ? rows : most_rows;
-  plan.query_bytes = plan.rows_at_once * heads * head_dim;
-  plan.weight_bytes = (plan.rows_at_once * (heads + 1) * 4 + 127) / 128 * 128;
-  int slot_bytes = plan.query_bytes + plan.weight_bytes;
-  plan.num_query_slots =
-      max_query_slots * slot_bytes <= max_paired_query_bytes ? max_query_slots : 1;
-  slot_bytes *= plan.num_query_slots;
-  const int stages = (max_dynamic_shared_bytes - slot_bytes) / stage_bytes;
-  plan.num_stages = stages < max_stages ? stages / num_computers * num_computers : max_stages;
-  plan.total_bytes = slot_bytes + plan.num_stages * stage_bytes;
-  return plan;
-}
-
-/// What beginning a sequence costs a block, in units.
-inline constexpr int sequence_start_cost = 2;
-
-/// Units that a block computes at once.
-inline constexpr int units_per_step = 2;
-
-inline constexpr int blocks_per_compute_unit = 1;
-
-/// Calls `use` with the configuration for a number of heads: the largest matrix instruction that
-/// divides it.
-template <class Geometry, class Use>
-hipError_t with_logits_config(std::int64_t, std::int64_t num_heads, Use use) {
-  // 256 dims take twice the registers: half the heads at once.
-  if constexpr (Geometry::head_dim <= 128) {
-    if (num_heads % 64 == 0)
-      return use(paged_mqa_logits_config<Geometry, query_source::shared, 64>{});
-  }
-  if (num_heads % 32 == 0)
-    return use(paged_mqa_logits_config<Geometry, query_source::shared, 32>{});
-  if (num_heads % 16 == 0)
-    return use(paged_mqa_logits_config<Geometry, query_source::shared, 16>{});
-  return use(paged_mqa_logits_config<Geometry, query_source::shared, 8>{});
-}
 
 #if KINDEX_TARGET_SM90A
 
@@ -131,9 +60,11 @@ class unit_engine {
   /// K of a pair stays in registers while heads pass by, and its stage is free at once; 256 dims
   /// take too many.
   static constexpr bool resident_k = head_dim <= 128;
+  /// Results of one half of the tokens times `heads` heads, per scale group.
+  using products = float[num_scales][heads / 2];
   struct pair_fragments {
     mutable token_fragment half[resident_k ? 2 : 1][steps];
-    const char* k;
+    const char* stage;
   };
 
  public:
@@ -156,8 +87,9 @@ class unit_engine {
       : args_(args), ring_(ring), shared_(args.shared) {
     query_ = storage;
     weights_ = storage + shared_.num_query_slots * shared_.query_bytes;
-    stage_k_ = weights_ + shared_.num_query_slots * shared_.weight_bytes;
-    stage_scale_ = stage_k_ + shared_.num_stages * stage_k_bytes<head_dim>;
+    stages_ = weights_ + shared_.num_query_slots * shared_.weight_bytes;
+    held_ = reinterpret_cast<float*>(stages_ + shared_.num_stages * stage_bytes<head_dim>) +
+            static_cast<int>(threadIdx.x) - warpgroup_size;
     // The compiler must see that a warp does not diverge around the matrix instructions.
     warpgroup_ = shuffle(static_cast<int>(threadIdx.x) / warpgroup_size, 0);
     warp_ = static_cast<int>(threadIdx.x) % warpgroup_size / wave_size;
@@ -279,9 +211,8 @@ class unit_engine {
       }
       const int stage = position_.stage;
       wait(&ring_.empty[stage], position_.parity ^ 1);
-      stream.load(token, {stage_k_ + stage * stage_k_bytes<head_dim>,
-                          stage_scale_ + stage * stage_scale_bytes<head_dim>, ring_.valid[stage],
-                          &ring_.full[stage]});
+      stream.load(
+          token, {stages_ + stage * stage_bytes<head_dim>, ring_.valid[stage], &ring_.full[stage]});
       position_.advance(shared_.num_stages);
     }
     started_ = true;
@@ -297,11 +228,21 @@ class unit_engine {
       if (piece.seq < 0) return;
       fence_async_proxy();  // q was written by ordinary copies
       const query_view query(*this, slot, piece.num_rows);
+      int first_held = 0;  // token
+      int num_held = 0;    // pairs
       for (int token = piece.first_token; token < piece.end_token; token += pair_tokens) {
-        if (turn_ == warpgroup_ - 1) compute_pair(piece, query, token);
+        if (turn_ == warpgroup_ - 1) {
+          if (num_held == 0) first_held = token;
+          compute_pair(query, held_ + num_held * piece.num_rows * held_stride);
+          if (++num_held == shared_.num_held_pairs) {
+            write_logits(piece, query, first_held, num_held);
+            num_held = 0;
+          }
+        }
         turn_ = turn_ + 1 == num_computers ? 0 : turn_ + 1;
         position_.advance(shared_.num_stages);
       }
+      write_logits(piece, query, first_held, num_held);
       __syncwarp();
       if (lane_id() == 0) arrive(&ring_.query_empty[slot]);
       query_position_.advance(shared_.num_query_slots);
@@ -326,54 +267,56 @@ class unit_engine {
     }
   };
 
-  KINDEX_DEVICE void compute_pair(const query_piece& piece, const query_view& query, int token) {
-    // After the quad's exchange, lane l finishes one token of the warp's 32: of tile 2*warp + (l &
-    // 1), number 8 * (l>>1 & 1) + l/4. A warp's logits are 128 bytes in a row.
+  /// After the quad's exchange, lane l finishes one token of the warp's 32: of tile 2*warp + (l &
+  /// 1), number 8 * (l>>1 & 1) + l/4.
+  static KINDEX_DEVICE int own_token_of_warp() {
     const int lane = lane_id();
-    const int own_of_warp = lane % 2 * tile_tokens + lane / 2 % 2 * 8 + lane / 4;
+    return lane % 2 * tile_tokens + lane / 2 % 2 * 8 + lane / 4;
+  }
+
+  /// Logits of this lane's own token of a pair in all rows, to held[row * held_stride].
+  KINDEX_DEVICE void compute_pair(const query_view& query, float* held) {
+    const int lane = lane_id();
+    const int own_of_warp = own_token_of_warp();
     const int own = warp_ * warp_tokens + own_of_warp;
-    const int own_token = token + own;
 
     wait(&ring_.full[position_.stage], position_.parity);
-    const char* const k = stage_k_ + position_.stage * stage_k_bytes<head_dim>;
-    const auto* const scale = reinterpret_cast<const float*>(
-        stage_scale_ + position_.stage * stage_scale_bytes<head_dim>);
+    const char* const stage = stages_ + position_.stage * stage_bytes<head_dim>;
+    const auto scales_of = [&](int token) {
+      return reinterpret_cast<const float*>(stage + stream_type::scale_offset_in_stage(token));
+    };
     const bool valid = (ring_.valid[position_.stage][warp_] >> own_of_warp & 1) != 0;
     float own_scale = 1.0f;
     float group_scale[4][num_scales] = {};  // of the four tokens that this lane multiplies
     if constexpr (num_scales == 1) {
-      own_scale = scale[own];
+      own_scale = *scales_of(own);
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int t = warp_ * warp_tokens + i % 2 * tile_tokens + i / 2 * 8 + lane / 4;
 #pragma unroll
-        for (int g = 0; g < num_scales; ++g) group_scale[i][g] = scale[t * num_scales + g];
+        for (int g = 0; g < num_scales; ++g) group_scale[i][g] = scales_of(t)[g];
       }
     }
 
     pair_fragments tokens;
     if constexpr (resident_k) {
-      load_half(k, 0, tokens.half[0]);
-      load_half(k, 1, tokens.half[1]);
+      load_half(stage, 0, tokens.half[0]);
+      load_half(stage, 1, tokens.half[1]);
       release_stage();
     } else {
-      tokens.k = k;
+      tokens.stage = stage;
     }
     // Heads pass by in blocks of one matrix instruction, row after row.
     float sum[4] = {};
-    int row = 0;
     int row_end = args_.num_heads;
     const auto finish_block = [&](int column) {
       if (column + heads != row_end) return;
       const float logit = exchange_in_quad(sum) * own_scale;
-      if (own_token < piece.end_token && own_token < query.visible[row]) {
-        const std::int64_t r = std::int64_t{piece.seq} * args_.next_n + piece.first_row + row;
-        args_.logits[r * args_.logits_row_stride + own_token] = valid ? logit : -__builtin_inff();
-      }
+      *held = valid ? logit : -__builtin_inff();
+      held += held_stride;
 #pragma unroll
       for (float& s : sum) s = 0;
-      ++row;
       row_end += args_.num_heads;
     };
     int column = 0;
@@ -386,6 +329,27 @@ class unit_engine {
     if constexpr (!resident_k) release_stage();
   }
 
+  /// Writes what a thread has held back: logits of its own token of every third pair. A warp's are
+  /// 128 bytes in a row.
+  KINDEX_DEVICE void write_logits(const query_piece& piece, const query_view& query,
+                                  int first_token, int num_pairs) const {
+    const int own_token = first_token + warp_ * warp_tokens + own_token_of_warp();
+    const std::int64_t first_row = std::int64_t{piece.seq} * args_.next_n + piece.first_row;
+    KINDEX_PLAIN_LOOP
+    for (int row = 0; row < piece.num_rows; ++row) {
+      const int visible = query.visible[row];
+      const int end = visible < piece.end_token ? visible : piece.end_token;
+      float* const logits = args_.logits + (first_row + row) * args_.logits_row_stride;
+      const float* value = held_ + row * held_stride;
+#pragma unroll 4
+      for (int i = 0; i < num_pairs; ++i) {
+        const int token = own_token + i * num_computers * pair_tokens;
+        if (token < end) logits[token] = *value;
+        value += piece.num_rows * held_stride;
+      }
+    }
+  }
+
   /// Adds Blocks blocks of heads to the sums of this lane's four tokens. While one half of the
   /// tokens is summed up, the matrix unit is at the next; two scales a token take twice the
   /// registers, and have none left for that.
@@ -396,6 +360,7 @@ class unit_engine {
     constexpr int ahead = num_scales == 1 ? 1 : 0;
     constexpr int num_halves = 2 * Blocks;
     products dot[1 + ahead];
+    float2 weight[heads / 8];
     if constexpr (ahead != 0) multiply_half(tokens, query, column, 0, dot[0]);
 #pragma unroll
     for (int i = 0; i < num_halves; ++i) {
@@ -403,11 +368,12 @@ class unit_engine {
       if (next < num_halves) {
         multiply_half(tokens, query, column + next / 2 * heads, next % 2, dot[next % (1 + ahead)]);
       }
-      float2 weight[heads / 8];
+      if (i % 2 == 0) {
 #pragma unroll
-      for (int j = 0; j < heads / 8; ++j) {
-        weight[j] = *reinterpret_cast<const float2*>(query.weights + column + i / 2 * heads +
-                                                     8 * j + lane_id() % 4 * 2);
+        for (int j = 0; j < heads / 8; ++j) {
+          weight[j] = *reinterpret_cast<const float2*>(query.weights + column + i / 2 * heads +
+                                                       8 * j + lane_id() % 4 * 2);
+        }
       }
       if (next < num_halves) {
         wait_multiply<ahead>();
@@ -419,18 +385,15 @@ class unit_engine {
     }
   }
 
-  /// Results of one half of the tokens times `heads` heads, per scale group.
-  using products = float[num_scales][heads / 2];
-
   /// K of the warp's tokens: the first (second) eight of tiles 2*warp and 2*warp + 1.
-  KINDEX_DEVICE void load_half(const char* k, int half, token_fragment (&tokens)[steps]) const {
+  KINDEX_DEVICE void load_half(const char* stage, int half, token_fragment (&tokens)[steps]) const {
     const int matrix = lane_id() / 8;
     const int tile = warp_ * 2 + matrix % 2;
     const int row = half * 8 + lane_id() % 8;
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
       tokens[step] =
-          load_fragment(k + stream_type::k_offset_in_stage(tile, row, step * 2 + matrix / 2));
+          load_fragment(stage + stream_type::k_offset_in_stage(tile, row, step * 2 + matrix / 2));
     }
   }
 
@@ -440,7 +403,7 @@ class unit_engine {
     const std::uint64_t q =
         operand(query.q + column * unit_bytes, query.step_bytes, 8 * unit_bytes);
     const std::uint64_t q_step = 2 * query.step_bytes >> 4;
-    if constexpr (!resident_k) load_half(tokens.k, half, tokens.half[0]);
+    if constexpr (!resident_k) load_half(tokens.stage, half, tokens.half[0]);
     begin_multiply();
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
@@ -503,8 +466,8 @@ class unit_engine {
   const shared_plan& shared_;
   char* query_;
   char* weights_;
-  char* stage_k_;
-  char* stage_scale_;
+  char* stages_;
+  float* held_;  // of this thread, a computer: logits that wait, held_stride from one to the next
   int warpgroup_;
   int warp_;  // of its warpgroup
   int turn_ = 0;

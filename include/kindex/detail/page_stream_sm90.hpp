@@ -30,17 +30,15 @@ inline constexpr int pair_tiles = pair_tokens / tile_tokens;
 /// Tokens of a pair that one warp loads, or finishes.
 inline constexpr int warp_tokens = pair_tokens / warps_per_group;
 
+/// K and scales of a pair.
 template <int HeadDim>
-inline constexpr int stage_k_bytes = pair_tokens * HeadDim;
-template <int HeadDim>
-inline constexpr int stage_scale_bytes = pair_tokens * 4 * scales_per_token(HeadDim);
+inline constexpr int stage_bytes = pair_tokens * (HeadDim + 4 * scales_per_token(HeadDim));
 
 #if KINDEX_TARGET_SM90A
 
 /// One stage of the ring.
 struct stage_view {
-  char* k;
-  char* scale;
+  char* data;
   std::uint32_t* valid;  ///< one bit for each token, a word for each warp: its page is one
   barrier* full;
 };
@@ -92,13 +90,21 @@ class page_stream {
   static constexpr int head_dim = Geometry::head_dim;
   static constexpr int num_scales = Geometry::num_scales;
   static constexpr bool per_token_pages = page_size == 1;
-  static constexpr bool unit_in_page = page_size != 0 && page_size % unit_tokens == 0;
-  /// Neighbouring tokens that are sure to share a page.
-  static constexpr int piece_tokens = unit_in_page ? unit_tokens : tile_tokens;
   using args_type = logits_args<page_size>;
 
  public:
   static constexpr bool bulk = Geometry::layout == page_layout::preshuffled;
+  /// Neighbouring tokens that are copied together, and kept in the stage so: K, then scales. If
+  /// bulk, they are sure to share a page.
+  static constexpr int piece_tokens = !bulk                                   ? pair_tokens
+                                      : page_size != 0 && page_size % 64 == 0 ? 64
+                                      : page_size != 0 && page_size % 32 == 0 ? 32
+                                                                              : tile_tokens;
+  /// Small pages take one copy, which costs some 80 cycles, and not two. Those of 64 tokens are no
+  /// faster then.
+  static constexpr bool whole_pages = page_size == piece_tokens && page_size < 64;
+  static constexpr int piece_k_bytes = piece_tokens * head_dim;
+  static constexpr int piece_scale_bytes = piece_tokens * 4 * num_scales;
   /// Of a warpgroup, those that load.
   static constexpr int num_warps = bulk ? 1 : warps_per_group;
   /// Arrivals that fill a stage: of each thread its copies, of each warp what it knows about its
@@ -150,43 +156,57 @@ class page_stream {
   /// Where a stage keeps 16 dims of a token. Preshuffled: as in the page. Plain: rows, whose units
   /// change places so that the same unit of eight neighbouring rows lies in different banks.
   static KINDEX_DEVICE int k_offset_in_stage(int tile, int row, int unit) {
+    constexpr int tiles = piece_tokens / tile_tokens;
+    const int piece = tiles == pair_tiles ? 0 : tile / tiles;
     constexpr int rows_per_line = head_dim < 128 ? 128 / head_dim : 1;  // of 32 banks
     constexpr int mask = head_dim < 128 ? head_dim / unit_bytes - 1 : 7;
     const int place = bulk ? unit * 256 + row * unit_bytes
                            : row * head_dim + (unit ^ (row / rows_per_line & mask)) * unit_bytes;
-    return tile * tile_tokens * head_dim + place;
+    return piece * (piece_k_bytes + piece_scale_bytes) +
+           (tile - piece * tiles) * tile_tokens * head_dim + place;
+  }
+  /// Where it keeps the scales of a token.
+  static KINDEX_DEVICE int scale_offset_in_stage(int token) {
+    const int piece = piece_tokens == pair_tokens ? 0 : token / piece_tokens;
+    return piece * (piece_k_bytes + piece_scale_bytes) + piece_k_bytes +
+           (token - piece * piece_tokens) * 4 * num_scales;
   }
 
  private:
-  /// One warp; a lane copies one piece: 64 tokens of one page, or 16.
+  /// One warp; a lane copies one piece.
   KINDEX_DEVICE void load_in_bulk(int token, const stage_view& to) const {
     constexpr int pieces = pair_tokens / piece_tokens;
+    constexpr std::uint32_t piece_bytes = piece_k_bytes + piece_scale_bytes;
     const int piece = lane_id() % pieces;
     const int first = token + piece * piece_tokens;
     const int entry = entry_of(first);
     const std::uint32_t id = ids_.at(entry);
     const bool wanted = lane_id() < pieces && first < end_token_ && id < args_.num_pages;
     const auto wanted_pieces = static_cast<std::uint32_t>(ballot(wanted));
-    const auto num_pieces = static_cast<std::uint32_t>(__popc(wanted_pieces));
-    constexpr std::uint32_t k_bytes = piece_tokens * head_dim;
-    constexpr std::uint32_t scale_bytes = piece_tokens * 4 * num_scales;
     if (lane_id() < warps_per_group) to.valid[lane_id()] = tokens_of(wanted_pieces);
     __syncwarp();
-    if (lane_id() == 0) arrive_expecting(to.full, num_pieces * (k_bytes + scale_bytes));
+    if (lane_id() == 0) {
+      arrive_expecting(to.full, static_cast<std::uint32_t>(__popc(wanted_pieces)) * piece_bytes);
+    }
     __syncwarp();
     if (wanted) {
-      const int token_in_page = first - entry * args_.pages.page_size();
       const char* const page = page_address(id);
-      copy_bulk(to.k + piece * k_bytes, page + token_in_page * head_dim, k_bytes, to.full);
-      copy_bulk(to.scale + piece * scale_bytes, page + scale_offset(token_in_page), scale_bytes,
-                to.full);
+      char* const data = to.data + piece * piece_bytes;
+      if constexpr (whole_pages) {
+        copy_bulk(data, page, piece_bytes, to.full);
+      } else {
+        const int token_in_page = first - entry * args_.pages.page_size();
+        copy_bulk(data, page + token_in_page * head_dim, piece_k_bytes, to.full);
+        copy_bulk(data + piece_k_bytes, page + scale_offset(token_in_page), piece_scale_bytes,
+                  to.full);
+      }
     }
   }
 
   /// The 32 tokens of warp lane_id() of a pair, as bits, from one bit for each piece.
   static KINDEX_DEVICE std::uint32_t tokens_of(std::uint32_t pieces) {
-    if constexpr (unit_in_page) {
-      return (pieces >> (lane_id() / 2) & 1) != 0 ? 0xFFFFFFFFu : 0u;
+    if constexpr (piece_tokens >= warp_tokens) {
+      return (pieces >> (lane_id() / (piece_tokens / warp_tokens)) & 1) != 0 ? 0xFFFFFFFFu : 0u;
     } else {
       const std::uint32_t both = pieces >> (lane_id() * 2);
       return ((both & 1) != 0 ? 0x0000FFFFu : 0u) | ((both & 2) != 0 ? 0xFFFF0000u : 0u);
@@ -212,37 +232,44 @@ class page_stream {
 #pragma unroll
       for (int r = 0; r < tile_tokens; r += rows_at_once) {
         const int row = r + lane_id() / units;
-        copy_async<16>(to.k + k_offset_in_stage(tile, row, unit),
+        copy_async<16>(to.data + k_offset_in_stage(tile, row, unit),
                        page + (token_in_page + row) * head_dim + unit * unit_bytes);
       }
       constexpr int scale_units = tile_tokens * 4 * num_scales / unit_bytes;
       if (lane_id() < scale_units) {
-        copy_async<16>(to.scale + tile * tile_tokens * 4 * num_scales + lane_id() * unit_bytes,
+        copy_async<16>(to.data + scale_offset_in_stage(tile * tile_tokens) + lane_id() * unit_bytes,
                        page + scale_offset(token_in_page) + lane_id() * unit_bytes);
       }
     }
     if (lane_id() == 0) to.valid[warp_] = valid_tokens;
   }
 
-  /// Pages of one token: 4-byte copies, the only ones that their alignment allows.
+  /// Pages of one token: 4-byte copies, the only ones that their alignment allows. A warp copies
+  /// K of one token at once; the scales of all of its tokens, which all lie in other pages, take
+  /// one copy a lane.
   KINDEX_DEVICE void load_tokens(int token, const stage_view& to) const {
-    const std::uint32_t own_id = ids_.at(token + warp_ * warp_tokens + lane_id());
-    const auto valid_tokens = static_cast<std::uint32_t>(ballot(own_id < args_.num_pages));
+    const int own = warp_ * warp_tokens + lane_id();
+    const std::uint32_t own_id = ids_.at(token + own);
+    const bool wanted = token + own < end_token_ && own_id < args_.num_pages;
+    const auto valid_tokens = static_cast<std::uint32_t>(ballot(wanted));
     if (lane_id() == 0) to.valid[warp_] = valid_tokens;
+    if (wanted) {
+      const char* const scales = page_address(own_id) + head_dim;
+#pragma unroll
+      for (int g = 0; g < num_scales; ++g) {
+        copy_async<4>(to.data + scale_offset_in_stage(own) + g * 4, scales + g * 4);
+      }
+    }
 #pragma unroll 4
     for (int i = 0; i < warp_tokens; ++i) {
+      if ((valid_tokens >> i & 1) == 0) continue;
       const int t = warp_ * warp_tokens + i;
-      const std::uint32_t id = ids_.at(token + t);
-      if (token + t >= end_token_ || id >= args_.num_pages) continue;
-      const char* const page = page_address(id);
+      const char* const page = page_address(ids_.at(token + t));
 #pragma unroll
       for (int word = lane_id(); word < head_dim / 4; word += wave_size) {
         copy_async<4>(
-            to.k + k_offset_in_stage(t / tile_tokens, t % tile_tokens, word / 4) + word % 4 * 4,
+            to.data + k_offset_in_stage(t / tile_tokens, t % tile_tokens, word / 4) + word % 4 * 4,
             page + word * 4);
-      }
-      if (lane_id() < num_scales) {
-        copy_async<4>(to.scale + (t * num_scales + lane_id()) * 4, page + head_dim + lane_id() * 4);
       }
     }
   }
