@@ -512,9 +512,9 @@ END
 
 device 'logits: the fill is one column short' detail/logits_work.hpp "$registers" \
   'logits: widths*' << 'END'
-t < end; t += BlockSize
+t < end; t += wave_size
 ====
-t < end - 1; t += BlockSize
+t < end - 1; t += wave_size
 END
 
 device 'logits: the fill begins one column late' detail/logits_work.hpp "$registers" \
@@ -526,9 +526,16 @@ END
 
 device 'logits: no launch for the fill alone' paged_mqa_logits.hpp "$registers" \
   'logits: sequences without*' << 'END'
-if (pieces > num_blocks) num_blocks = pieces;
+if (pieces > num_blocks * waves) num_blocks = (pieces + waves - 1) / waves;
 ====
 
+END
+
+device 'logits: all waves fill the same pieces' detail/logits_work.hpp "$registers" \
+  'logits: widths*' << 'END'
+std::int64_t{blockIdx.x} * waves + wave;
+====
+std::int64_t{blockIdx.x} * waves;
 END
 
 # ---- logits: pages ----------------------------------------------------------------------------
