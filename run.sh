@@ -52,6 +52,7 @@ ctest options:
       consumer     the package in-tree and installed, and a bare include path
       codegen      registers, LDS, scratch and loop lengths of the kernels, against budgets
       emulator     the emulator itself
+      hopper_model the Hopper kernel of the logits on a model of the machine: no GPU needed
       long         minutes each: with --all only
 
 Benchmark arguments: all others, for example

@@ -64,6 +64,8 @@ add() {
 device() { add device "$@"; }
 # host NAME HEADER SOURCE TESTS         SOURCE: the file of kindex_host_tests that notices
 host() { add host "$@"; }
+# hopper NAME HEADER TESTS              tests of the model of Hopper
+hopper() { add hopper "$1" "$2" none "$3"; }
 
 # shellcheck source=mutations.sh
 source "$here/mutations.sh"
@@ -91,7 +93,8 @@ if [[ -z $build ]]; then
   build=$root/build/emulated
   cd "$root"
   cmake --preset emulated > /dev/null
-  cmake --build --preset emulated --target kindex_tests kindex_host_tests kindex_emulator
+  cmake --build --preset emulated --target kindex_tests kindex_host_tests kindex_emulator \
+    kindex_hopper_model_tests
 fi
 if [[ -z $scratch ]]; then
   scratch=$(mktemp -d)
@@ -121,13 +124,16 @@ only_options() {
   words=("${kept[@]}")
 }
 
-hip=() cxx=()
+hip=() cxx=() cxx_hopper=()
 command_of hip kindex_tests '/ops_gather\.hip( |$)'
 command_of cxx kindex_host_tests '/host_layout\.cpp( |$)'
+command_of cxx_hopper kindex_hopper_model_tests '/hopper_model/test_logits\.cpp( |$)'
 command_of link_tests kindex_tests '-o bin/kindex_tests( |$)'
 command_of link_host kindex_host_tests '-o bin/kindex_host_tests( |$)'
+command_of link_hopper kindex_hopper_model_tests '-o bin/kindex_hopper_model_tests( |$)'
 only_options hip
 only_options cxx
+only_options cxx_hopper
 
 # symbol_of NAME: the operation that the tests call.
 symbol_of() {
@@ -149,7 +155,7 @@ link() {
   local words=()
   for word in "${from[@]}"; do
     case $word in
-      bin/kindex_tests | bin/kindex_host_tests) word=$output ;;
+      bin/kindex_tests | bin/kindex_host_tests | bin/kindex_hopper_model_tests) word=$output ;;
       */"$old") word=$new ;;
     esac
     words+=("$word")
@@ -216,6 +222,15 @@ build_host() {
     link "$dir/tests" link_host "$source.cpp.o" "$dir/mutant.o"
 }
 
+# build_hopper INDEX: the model's tests, which include the headers.
+build_hopper() {
+  local dir=$scratch/$1
+  cp "$root/tests/hopper_model/mma_sm90.hpp" "$dir/include/kindex/detail/" &&
+    "${cxx_hopper[0]}" -I"$dir/include" "${cxx_hopper[@]:1}" -w \
+      -c "$root/tests/hopper_model/test_logits.cpp" -o "$dir/mutant.o" &&
+    link "$dir/tests" link_hopper test_logits.cpp.o "$dir/mutant.o"
+}
+
 # verdict INDEX PROGRAM: runs the tests; one line.
 verdict() {
   local i=$1 log=$scratch/$1.log status=0 how calls seconds=$SECONDS
@@ -264,10 +279,10 @@ check_batch() {
 control() {
   local i=${#names[@]} specs_of_all
   kernels[i]=$(for k in "${selected[@]}"; do
-    [[ ${kinds[k]} == host ]] || grep -oE '[SGL]\([^)]*\)' <<< "${kernels[k]}"
+    [[ ${kinds[k]} != device ]] || grep -oE '[SGL]\([^)]*\)' <<< "${kernels[k]}"
   done | sort -u | tr '\n' ' ')
   specs_of_all=$(for k in "${selected[@]}"; do
-    [[ ${kinds[k]} == host ]] || printf '%s\n' "${specs[k]}"
+    [[ ${kinds[k]} != device ]] || printf '%s\n' "${specs[k]}"
   done | sort -u | paste -sd ,)
   mutate "$i" && build_device "$i"
   KINDEX_MUTANT=$i LD_LIBRARY_PATH=$build/emulator "$scratch/$i/tests" "$specs_of_all" \
@@ -288,7 +303,7 @@ in_background() {
 }
 batch=()
 for i in "${selected[@]}"; do
-  if [[ ${kinds[i]} == host ]]; then
+  if [[ ${kinds[i]} != device ]]; then
     in_background "$i"
     continue
   fi

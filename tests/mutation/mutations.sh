@@ -982,3 +982,89 @@ host 'reference: the length does not count the new tokens' reference.hpp host_re
 ====
 + n;
 END
+
+# ---- Hopper, on the model ---------------------------------------------------------------------
+
+hopper 'Hopper: a stage serves other warpgroups in turn' detail/plan_sm90.hpp '*every way*' << 'END'
+stages < max_stages ? stages / num_computers * num_computers : max_stages;
+====
+4;
+END
+
+hopper 'Hopper: two slots of q leave no room for K' detail/plan_sm90.hpp '*more rows*' << 'END'
+max_query_slots * slot_bytes + held_pair_bytes <= most_slot_bytes;
+====
+slot_bytes != 0;
+END
+
+hopper 'Hopper: a stage is filled before it is free' detail/logits_sm90.hpp '*every way*' << 'END'
+wait(&ring_.empty[stage], position_.parity ^ 1);
+====
+
+END
+
+hopper 'Hopper: K is read before it is there' detail/logits_sm90.hpp '*every way*' << 'END'
+wait(&ring_.full[position_.stage], position_.parity);
+====
+
+END
+
+hopper 'Hopper: a slot of q is filled before it is free' detail/logits_sm90.hpp '*every way*' << 'END'
+wait(&ring_.query_empty[slot], query_position_.parity ^ 1);
+====
+
+END
+
+hopper 'Hopper: a warpgroup keeps a slot of q' detail/logits_sm90.hpp '*every way*' << 'END'
+if (lane_id() == 0) arrive(&ring_.query_empty[slot]);
+====
+if (lane_id() == 0 && warpgroup_ != 2) arrive(&ring_.query_empty[slot]);
+END
+
+hopper 'Hopper: held logits a pair apart, not three' detail/logits_sm90.hpp '*more rows*' << 'END'
+own_token + i * num_computers * pair_tokens;
+====
+own_token + i * pair_tokens;
+END
+
+hopper 'Hopper: rows of held logits change places' detail/logits_sm90.hpp '*every way*' << 'END'
+held_ + row * held_stride;
+====
+held_ + (piece.num_rows - 1 - row) * held_stride;
+END
+
+hopper 'Hopper: page ids of 32 pages that a pair straddles' detail/page_stream_sm90.hpp '*long pieces*' << 'END'
+page_size == unit_tokens ? wave_size
+====
+page_size % unit_tokens == 0 ? wave_size
+END
+
+hopper 'Hopper: a stage of plain pages is full too soon' detail/page_stream_sm90.hpp '*every way*' << 'END'
+num_warps * (wave_size + 1);
+====
+num_warps * wave_size;
+END
+
+hopper 'Hopper: one bit for two small pages' detail/page_stream_sm90.hpp '*every way*' << 'END'
+((both & 2) != 0 ?
+====
+((both & 1) != 0 ?
+END
+
+hopper 'Hopper: scales of small pages a page late' detail/page_stream_sm90.hpp '*every way*' << 'END'
+(token - piece * piece_tokens) * 4 * num_scales;
+====
+token * 4 * num_scales;
+END
+
+hopper 'Hopper: plain rows of another token' detail/page_stream_sm90.hpp '*every way*' << 'END'
+const int row = r + lane_id() / units;
+====
+const int row = r + lane_id() % units;
+END
+
+hopper 'Hopper: the second half of K instead of the first' detail/logits_sm90.hpp '*every way*' << 'END'
+load_half(stage, 0, tokens.half[0]);
+====
+load_half(stage, 1, tokens.half[0]);
+END

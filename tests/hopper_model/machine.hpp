@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The kindex authors
+// SPDX-License-Identifier: MIT
+//
+// A multiprocessor of Hopper as far as the protocol of the logits' kernel goes: threads of one
+// block, warps whose lanes meet in collectives, barriers in shared memory with phases and
+// transaction counts, copies and matrix products that take effect at some later time. Which warp
+// runs next, and when a copy lands, is drawn from a seed: an order that the barriers do not enforce
+// will show.
+//
+// No timing, no banks, no memory model: stores are seen at once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+namespace hopper_model {
+
+inline constexpr unsigned lanes = 32;
+
+struct index3 {
+  unsigned x = 0, y = 0, z = 0;
+};
+
+/// Of the thread that runs.
+index3 thread_index();
+index3 block_index();
+index3 grid_size();
+unsigned lane();
+
+/// What makes a run end: a deadlock, a wrong address, an impossible count.
+struct fault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Runs all blocks of a launch, one after the other. The body is the kernel, called by every
+/// thread.
+void run_grid(unsigned num_blocks, unsigned block_size, std::size_t dynamic_shared_bytes,
+              std::uint64_t seed, const std::function<void(char* dynamic_shared)>& body);
+
+/// Suspends the thread until the condition holds.
+void wait_until(std::function<bool()> condition);
+
+/// All lanes of the warp meet. `value` of each lane, readable until the next collective but one.
+const std::uint64_t* exchange(std::uint64_t value);
+inline void sync_warp() { exchange(0); }
+/// So many threads of the block, all if 0, meet at one of 16 barriers.
+void sync_threads(unsigned barrier, unsigned threads);
+
+/// Does something later: not before `ready`.
+void later(std::function<void()> action, std::function<bool()> ready = nullptr);
+
+// Barriers in shared memory.
+void init_barrier(const void* barrier, std::uint32_t arrivals);
+void arrive(const void* barrier, std::int64_t expected_bytes = 0);
+void complete_bytes(const void* barrier, std::int64_t bytes);
+void wait(const void* barrier, std::uint32_t parity);
+
+/// Copies of this thread that have not landed.
+int& copies_under_way();
+/// Where an address lies in the dynamic shared memory.
+std::uint32_t shared_offset(const void* address);
+const char* shared_at(std::uint32_t offset);
+
+[[noreturn]] void fail(const std::string& why);
+
+}  // namespace hopper_model

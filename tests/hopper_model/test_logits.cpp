@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The kindex authors
+// SPDX-License-Identifier: MIT
+//
+// The Hopper kernel of the logits on a model of the machine: exact data against the reference, in
+// orders of execution drawn from seeds. What the device tests show on a GPU, as far as it goes
+// without.
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <kindex/paged_mqa_logits.hpp>
+#include <kindex/reference.hpp>
+
+#include "catch.hpp"
+
+namespace {
+
+int num_multiprocessors = 1;
+std::uint64_t seed = 1;
+std::map<const void*, std::function<void(unsigned, unsigned, std::size_t, void*)>> kernels;
+
+// Kernels that the launcher may ask for: their bodies with the types that a pointer forgets.
+template <class Config>
+void make_known() {
+  using kernel_config = typename Config::kernel_config;
+  using args_type = kindex::detail::logits_args<Config::geometry::page_size>;
+  using engine_type = kindex::detail::target::unit_engine<kernel_config>;
+  const auto kernel = &kindex::detail::paged_mqa_logits_kernel<kernel_config, args_type>;
+  kernels[reinterpret_cast<const void*>(kernel)] = [](unsigned num_blocks, unsigned block_size,
+                                                      std::size_t bytes, void* argument) {
+    const auto& args = *static_cast<const args_type*>(argument);
+    static typename engine_type::shared_state state;
+    hopper_model::run_grid(num_blocks, block_size, bytes, seed, [&](char* dynamic_shared) {
+      engine_type engine(args, dynamic_shared, state);
+      engine.run();
+      if (args.fill_neg_infinity) {
+        kindex::detail::fill_invisible_columns<kindex::detail::target::block_size>(args);
+      }
+    });
+  };
+}
+
+struct shape {
+  int page_size;
+  kindex::page_layout layout;
+  int head_dim;
+  int next_n;
+  int num_heads;
+  std::vector<std::int32_t> lens;
+};
+
+std::string name(const shape& s) {
+  std::string text = "P=" + std::to_string(s.page_size) +
+                     (s.layout == kindex::page_layout::plain ? " plain" : " preshuffled") +
+                     " D=" + std::to_string(s.head_dim) + " N=" + std::to_string(s.next_n) +
+                     " H=" + std::to_string(s.num_heads) + " seed " + std::to_string(seed) +
+                     " on " + std::to_string(num_multiprocessors) + ", lengths";
+  for (const std::int32_t len : s.lens) text += " " + std::to_string(len);
+  return text;
+}
+
+// "" or what is wrong.
+template <int PageSize, kindex::page_layout Layout, int HeadDim, int Heads>
+std::string check(const shape& s) {
+  using config = kindex::paged_mqa_logits_config<
+      kindex::cache_geometry<PageSize, Layout, kindex::fp8_format::e4m3fn, HeadDim>,
+      kindex::query_source::shared, Heads>;
+  make_known<config>();
+  std::mt19937 random(static_cast<unsigned>(seed));
+  const auto small = [&] {  // 0, or 1 to 4 with a sign: sums stay exact
+    static constexpr std::uint8_t bytes[] = {0x00, 0x38, 0x40, 0x44, 0x48, 0xB8, 0xC0, 0xC4};
+    return bytes[random() % 8];
+  };
+  const auto num_seqs = static_cast<std::int64_t>(s.lens.size());
+  const std::int32_t longest = *std::max_element(s.lens.begin(), s.lens.end());
+  kindex::paged_mqa_logits_params params;
+  params.block_table_width = std::max((longest + PageSize - 1) / PageSize, 1);
+  params.block_table_stride = params.block_table_width + 3;
+  std::vector<std::int32_t> table(static_cast<std::size_t>(num_seqs * params.block_table_stride),
+                                  0x7FFFFFFF);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(num_seqs * params.block_table_width) + 5);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i);
+  std::shuffle(ids.begin(), ids.end(), random);
+
+  kindex::cache_view& cache = params.cache;
+  cache.num_pages = static_cast<std::int64_t>(ids.size());
+  cache.page_size = PageSize;
+  cache.head_dim = HeadDim;
+  cache.layout = Layout;
+  cache.format = kindex::fp8_format::e4m3fn;
+  cache.page_stride_bytes = kindex::page_payload_bytes(PageSize, HeadDim);
+  std::vector<std::uint8_t> data(
+      static_cast<std::size_t>(cache.num_pages * cache.page_stride_bytes) + 16, 0x7F);
+  auto* const pages = data.data() + (16 - reinterpret_cast<std::uintptr_t>(data.data()) % 16) % 16;
+  cache.data = pages;
+  std::size_t next_id = 0;
+  for (std::int64_t seq = 0; seq < num_seqs; ++seq) {
+    for (std::int32_t t = 0; t < s.lens[static_cast<std::size_t>(seq)]; ++t) {
+      std::int32_t& entry =
+          table[static_cast<std::size_t>(seq * params.block_table_stride + t / PageSize)];
+      // Now and then a page that is not there.
+      if (t % PageSize == 0) entry = random() % 16 == 0 ? -1 : ids[next_id++];
+      if (entry < 0) continue;
+      std::uint8_t* const page = pages + entry * cache.page_stride_bytes;
+      for (int dim = 0; dim < HeadDim; ++dim) {
+        page[kindex::k_offset_in_page(Layout, HeadDim, t % PageSize, dim)] = small();
+      }
+      for (int g = 0; g < kindex::scales_per_token(HeadDim); ++g) {
+        const float scale = static_cast<float>(1u << random() % 4) / 8;
+        std::memcpy(page + kindex::scale_offset_in_page(PageSize, HeadDim, t % PageSize, g), &scale,
+                    4);
+      }
+    }
+  }
+  std::vector<std::uint8_t> q(
+      static_cast<std::size_t>(num_seqs * s.next_n * s.num_heads * HeadDim) + 16);
+  for (std::uint8_t& byte : q) byte = small();
+  std::vector<float> weights(static_cast<std::size_t>(num_seqs * s.next_n * s.num_heads));
+  for (float& w : weights) w = static_cast<float>(static_cast<int>(random() % 9) - 4) / 4;
+  params.q = q.data() + (16 - reinterpret_cast<std::uintptr_t>(q.data()) % 16) % 16;
+  params.q_format = cache.format;
+  params.q_head_stride = HeadDim;
+  params.q_next_n_stride = s.num_heads * HeadDim;
+  params.q_batch_stride = s.next_n * params.q_next_n_stride;
+  params.weights = weights.data();
+  params.weights_row_stride = s.num_heads;
+  params.context_lens = s.lens.data();
+  params.block_table = table.data();
+  params.num_seqs = num_seqs;
+  params.next_n = s.next_n;
+  params.num_heads = s.num_heads;
+  params.logits_width = longest + 9;
+  params.logits_row_stride = params.logits_width + 7;
+  params.fill = seed % 2 == 0 ? kindex::fill::none : kindex::fill::neg_infinity;
+  std::vector<float> expected(
+      static_cast<std::size_t>(num_seqs * s.next_n * params.logits_row_stride), 12345.0f);
+  std::vector<float> actual = expected;
+  params.logits = expected.data();
+  kindex::reference::paged_mqa_logits(params);
+  params.logits = actual.data();
+  try {
+    if (kindex::paged_mqa_logits<config>(params, nullptr) != hipSuccess) return "refused";
+  } catch (const hopper_model::fault& fault) {
+    return fault.what();
+  }
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (actual[i] == expected[i]) continue;
+    return "row " + std::to_string(i / static_cast<std::size_t>(params.logits_row_stride)) +
+           ", column " + std::to_string(i % static_cast<std::size_t>(params.logits_row_stride)) +
+           ": " + std::to_string(actual[i]) + ", not " + std::to_string(expected[i]);
+  }
+  return "";
+}
+
+constexpr auto plain = kindex::page_layout::plain;
+constexpr auto preshuffled = kindex::page_layout::preshuffled;
+
+TEST_CASE("Hopper model: every way of K, one block and several", "[hopper_model]") {
+  for (seed = 1; seed <= 3; ++seed) {
+    for (num_multiprocessors = 1; num_multiprocessors <= 3; num_multiprocessors += 2) {
+      const std::vector<std::int32_t> lens = {700, 0, 1, 130, 64, 65, 300};
+      const auto run = [&](auto checker, shape s) {
+        INFO(name(s));
+        CHECK(checker(s) == "");
+      };
+      run(check<64, preshuffled, 128, 64>, {64, preshuffled, 128, 1, 64, lens});
+      run(check<64, preshuffled, 128, 32>, {64, preshuffled, 128, 3, 32, lens});
+      run(check<16, preshuffled, 128, 16>, {16, preshuffled, 128, 2, 16, lens});
+      run(check<32, preshuffled, 64, 16>, {32, preshuffled, 64, 1, 16, lens});
+      run(check<128, preshuffled, 64, 16>, {128, preshuffled, 64, 2, 16, lens});
+      run(check<64, plain, 128, 16>, {64, plain, 128, 1, 16, lens});
+      run(check<16, plain, 64, 8>, {16, plain, 64, 3, 8, lens});
+      run(check<1, plain, 128, 16>, {1, plain, 128, 1, 16, lens});
+      run(check<64, preshuffled, 256, 16>, {64, preshuffled, 256, 2, 16, lens});
+    }
+  }
+}
+
+TEST_CASE("Hopper model: more rows than shared memory holds, more logits than wait",
+          "[hopper_model]") {
+  num_multiprocessors = 1;
+  for (seed = 4; seed <= 5; ++seed) {
+    const auto run = [&](auto checker, shape s) {
+      INFO(name(s));
+      CHECK(checker(s) == "");
+    };
+    run(check<64, preshuffled, 256, 32>, {64, preshuffled, 256, 8, 128, {200, 70}});
+    run(check<64, preshuffled, 256, 8>, {64, preshuffled, 256, 23, 8, {70}});
+    run(check<64, preshuffled, 64, 16>, {64, preshuffled, 64, 1, 16, {7000, 50}});
+    run(check<64, preshuffled, 128, 64>, {64, preshuffled, 128, 8, 128, {1500}});
+  }
+}
+
+TEST_CASE("Hopper model: long pieces from within a page", "[hopper_model]") {
+  num_multiprocessors = 2;
+  for (seed = 6; seed <= 9; ++seed) {
+    const shape s = {128, preshuffled, 64, 1, 8, {(136 + static_cast<int>(seed)) * 64 - 5}};
+    INFO(name(s));
+    CHECK(check<128, preshuffled, 64, 8>(s) == "");
+  }
+}
+
+}  // namespace
+
+// What the kernel itself calls its shared memory; the bodies above are given theirs.
+KINDEX_NAMESPACE_BEGIN
+namespace detail {
+char dynamic_shared[1];
+}
+KINDEX_NAMESPACE_END
+
+hipError_t hipGetDevice(int* device) {
+  *device = 0;
+  return hipSuccess;
+}
+hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int) {
+  *value = attribute == hipDeviceAttributeMultiprocessorCount      ? num_multiprocessors
+           : attribute == hipDeviceAttributeComputeCapabilityMajor ? 9
+                                                                   : 0;
+  return hipSuccess;
+}
+hipError_t hipFuncSetAttribute(const void*, hipFuncAttribute, int) { return hipSuccess; }
+hipError_t hipLaunchKernel(const void* kernel, dim3 num_blocks, dim3 block_size, void** arguments,
+                           std::size_t dynamic_shared_bytes, hipStream_t) {
+  kernels.at(kernel)(num_blocks.x, block_size.x, dynamic_shared_bytes, arguments[0]);
+  return hipSuccess;
+}
