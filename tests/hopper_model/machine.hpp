@@ -7,7 +7,8 @@
 // runs next, and when a copy lands, is drawn from a seed: an order that the barriers do not enforce
 // will show.
 //
-// No timing, no banks, no memory model: stores are seen at once.
+// No timing and no banks. Stores are seen at once; built with ThreadSanitizer, which is told of
+// every thread and of what orders it, the model reports accesses that nothing orders.
 #pragma once
 
 #include <cstdint>
@@ -39,26 +40,25 @@ struct fault : std::runtime_error {
 void run_grid(unsigned num_blocks, unsigned block_size, std::size_t dynamic_shared_bytes,
               std::uint64_t seed, const std::function<void(char* dynamic_shared)>& body);
 
-/// Suspends the thread until the condition holds.
-void wait_until(std::function<bool()> condition);
-
-/// All lanes of the warp meet. `value` of each lane, readable until the next collective but one.
+/// All lanes of the warp hand in a value and get those of all, readable until the next exchange but
+/// one. Does not order accesses to memory.
 const std::uint64_t* exchange(std::uint64_t value);
-inline void sync_warp() { exchange(0); }
+/// All lanes of the warp meet, which orders what they did before.
+void sync_warp();
 /// So many threads of the block, all if 0, meet at one of 16 barriers.
 void sync_threads(unsigned barrier, unsigned threads);
-
-/// Does something later: not before `ready`.
-void later(std::function<void()> action, std::function<bool()> ready = nullptr);
 
 // Barriers in shared memory.
 void init_barrier(const void* barrier, std::uint32_t arrivals);
 void arrive(const void* barrier, std::int64_t expected_bytes = 0);
-void complete_bytes(const void* barrier, std::int64_t bytes);
 void wait(const void* barrier, std::uint32_t parity);
 
-/// Copies of this thread that have not landed.
-int& copies_under_way();
+// Copies into shared memory, which land later. A barrier is told the bytes; without one, of the
+// copies of this thread so far an arrival is told.
+void copy(void* to, const void* from, std::uint32_t bytes, const void* barrier = nullptr);
+/// Later copies of the thread delay it as well, which the hardware need not do.
+void arrive_when_copied(const void* barrier);
+
 /// Where an address lies in the dynamic shared memory.
 std::uint32_t shared_offset(const void* address);
 const char* shared_at(std::uint32_t offset);

@@ -43,29 +43,14 @@ inline void check_alignment(const void* to, const void* from, std::uint32_t byte
 
 inline void copy_bulk(void* to, const void* from, std::uint32_t bytes, barrier* b) {
   check_alignment(to, from, bytes, 16);
-  hopper_model::shared_offset(to);
-  hopper_model::shared_offset(static_cast<char*>(to) + bytes - 1);
-  hopper_model::later([=] {
-    std::memcpy(to, from, bytes);
-    hopper_model::complete_bytes(b, bytes);
-  });
+  hopper_model::copy(to, from, bytes, b);
 }
 template <int Bytes>
 void copy_async(void* to, const void* from) {
   check_alignment(to, from, Bytes, Bytes);
-  hopper_model::shared_offset(to);
-  int& under_way = hopper_model::copies_under_way();
-  ++under_way;
-  hopper_model::later([to, from, &under_way] {
-    std::memcpy(to, from, Bytes);
-    --under_way;
-  });
+  hopper_model::copy(to, from, Bytes);
 }
-/// Later copies of the thread delay it as well, which the hardware need not do.
-inline void arrive_when_copied(barrier* b) {
-  int& under_way = hopper_model::copies_under_way();
-  hopper_model::later([b] { hopper_model::arrive(b); }, [&under_way] { return under_way == 0; });
-}
+inline void arrive_when_copied(barrier* b) { hopper_model::arrive_when_copied(b); }
 
 inline std::uint64_t operand(const void* start, std::uint32_t dim_step_bytes,
                              std::uint32_t row_step_bytes) {
@@ -87,38 +72,45 @@ inline token_fragment load_fragment(const void* row) {
     if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0) hopper_model::fail("ldmatrix alignment");
     std::memcpy(&a.word[matrix], from + lane % 4 * 4, 4);
   }
-  hopper_model::sync_warp();
+  hopper_model::exchange(0);
   return a;
 }
 
-/// A matrix instruction that has not taken effect.
+/// A matrix instruction that has not taken effect. K of this thread's tokens is with the four lanes
+/// of its quad.
 struct matrix_instruction {
   float* d;
   int columns;
-  token_fragment a;
+  token_fragment quad[4];
   std::uint64_t b;
   bool accumulate;
   bool last_of_group;
 };
-using matrix_queue = std::deque<matrix_instruction>;
-
-inline matrix_queue& queue_of(unsigned thread) {
-  static std::array<matrix_queue, 1024> queues;
-  return queues[thread];
+inline std::deque<matrix_instruction>& own_queue() {
+  static std::array<std::deque<matrix_instruction>, 1024> queues;
+  return queues[hopper_model::thread_index().x];
 }
 
 inline void begin_multiply() {}
 
 template <int Columns>
 void multiply(float (&d)[Columns / 2], const token_fragment& a, std::uint64_t b, int accumulate) {
-  queue_of(hopper_model::thread_index().x).push_back({d, Columns, a, b, accumulate != 0, false});
+  matrix_instruction one = {d, Columns, {}, b, accumulate != 0, false};
+  for (unsigned half = 0; half < 2; ++half) {
+    const std::uint64_t* all = hopper_model::exchange(
+        a.word[2 * half] | static_cast<std::uint64_t>(a.word[2 * half + 1]) << 32);
+    for (unsigned c = 0; c < 4; ++c) {
+      const std::uint64_t words = all[hopper_model::lane() / 4 * 4 + c];
+      one.quad[c].word[2 * half] = static_cast<std::uint32_t>(words);
+      one.quad[c].word[2 * half + 1] = static_cast<std::uint32_t>(words >> 32);
+    }
+  }
+  own_queue().push_back(one);
 }
-inline void commit_multiply() {
-  queue_of(hopper_model::thread_index().x).back().last_of_group = true;
-}
+inline void commit_multiply() { own_queue().back().last_of_group = true; }
 
-/// The results of this thread, whose tokens' K the four lanes of its quad hold.
-inline void execute(const matrix_instruction& one, const token_fragment (&quad)[4]) {
+/// This thread's results of an instruction.
+inline void execute(const matrix_instruction& one) {
   static const auto table = [] {
     std::array<float, 256> values;
     for (int i = 0; i < 256; ++i) {
@@ -135,7 +127,8 @@ inline void execute(const matrix_instruction& one, const token_fragment (&quad)[
       const unsigned column = static_cast<unsigned>(8 * j + i % 2) + hopper_model::lane() % 4 * 2;
       float sum = one.accumulate ? one.d[4 * j + i] : 0.0f;
       for (unsigned k = 0; k < 32; ++k) {
-        const std::uint32_t word = quad[k % 16 / 4].word[k / 16 * 2 + static_cast<unsigned>(i) / 2];
+        const std::uint32_t word =
+            one.quad[k % 16 / 4].word[k / 16 * 2 + static_cast<unsigned>(i) / 2];
         const char b = *hopper_model::shared_at(start + column / 8 * row_step + k / 16 * dim_step +
                                                 column % 8 * 16 + k % 16);
         sum += table[word >> (k % 4 * 8) & 0xFF] * table[static_cast<unsigned char>(b)];
@@ -147,20 +140,14 @@ inline void execute(const matrix_instruction& one, const token_fragment (&quad)[
 
 template <int Pending>
 void wait_multiply() {
-  hopper_model::sync_warp();  // all lanes have handed in theirs
-  const unsigned thread = hopper_model::thread_index().x;
-  matrix_queue& queue = queue_of(thread);
-  std::size_t groups = 0;
+  std::deque<matrix_instruction>& queue = own_queue();
+  int groups = 0;
   for (const matrix_instruction& one : queue) groups += one.last_of_group;
-  std::size_t done = 0;
-  for (std::size_t group = 0; group + Pending < groups; done += 1) {
-    token_fragment quad[4];
-    for (unsigned c = 0; c < 4; ++c) quad[c] = queue_of(thread / 4 * 4 + c)[done].a;
-    execute(queue[done], quad);
-    group += queue[done].last_of_group;
+  while (groups > Pending) {
+    execute(queue.front());
+    groups -= queue.front().last_of_group;
+    queue.pop_front();
   }
-  hopper_model::sync_warp();  // and have read those of their neighbours
-  queue.erase(queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
 }  // namespace detail::sm90
