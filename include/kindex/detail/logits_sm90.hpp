@@ -101,11 +101,11 @@ class unit_engine {
       set_max_registers<loader_registers, false>();
       // Its memory latency comes first in a launch.
       const block_work work = divide_work(args_, sequence_start_cost);
-      __syncthreads();  // the barriers are there
+      wait_for_barriers();
       load_pieces(work);
     } else {
       if (threadIdx.x == block_size - 1) init_barriers();
-      __syncthreads();
+      wait_for_barriers();
       set_max_registers<computer_registers, true>();
       compute_pieces();
     }
@@ -126,6 +126,9 @@ class unit_engine {
     }
     publish_barriers();
   }
+
+  /// Loaders and computers meet at two places in the code, which __syncthreads does not allow.
+  static KINDEX_DEVICE void wait_for_barriers() { sync_threads<1, block_size>(); }
 
   // Loaders ---------------------------------------------------------------------------------------
 

@@ -53,6 +53,12 @@ KINDEX_DEVICE void wait(barrier* b, std::uint32_t parity) {
       "r"(parity)
       : "memory");
 }
+/// So many threads of the block, whole warps, meet, each wherever it is in the code. Barrier 0 is
+/// that of __syncthreads.
+template <int Barrier, int Threads>
+KINDEX_DEVICE void sync_threads() {
+  asm volatile("barrier.cta.sync %0, %1;" ::"n"(Barrier), "n"(Threads) : "memory");
+}
 /// Orders ordinary accesses to shared memory before those of the matrix unit and the copy engine.
 KINDEX_DEVICE void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
