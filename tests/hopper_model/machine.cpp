@@ -300,7 +300,7 @@ void sync_threads(unsigned barrier, unsigned threads) {
   block_barrier& b = machine->barriers[barrier];
   const std::uint64_t phase = b.phase;
   release(&b);
-  if (++b.arrived == (threads != 0 ? threads : machine->size)) {
+  if (++b.arrived == threads) {
     b.arrived = 0;
     ++b.phase;
   } else {

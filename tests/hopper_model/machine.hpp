@@ -11,6 +11,7 @@
 // every thread and of what orders it, the model reports accesses that nothing orders.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <stdexcept>
@@ -45,7 +46,7 @@ void run_grid(unsigned num_blocks, unsigned block_size, std::size_t dynamic_shar
 const std::uint64_t* exchange(std::uint64_t value);
 /// All lanes of the warp meet, which orders what they did before.
 void sync_warp();
-/// So many threads of the block, all if 0, meet at one of 16 barriers.
+/// So many threads of the block meet at one of 16 barriers.
 void sync_threads(unsigned barrier, unsigned threads);
 
 // Barriers in shared memory.

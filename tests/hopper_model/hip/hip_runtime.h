@@ -48,7 +48,6 @@ inline unsigned __ballot_sync(unsigned, bool predicate) {
   return bits;
 }
 inline void __syncwarp() { hopper_model::sync_warp(); }
-inline void __syncthreads() { hopper_model::sync_threads(0, 0); }
 inline int __popc(unsigned value) { return __builtin_popcount(value); }
 inline int __ffsll(unsigned long long value) {
   return __builtin_ffsll(static_cast<long long>(value));
