@@ -105,7 +105,7 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel([[maybe_u
   constexpr int steps_per_row = Config::units_per_token / units_per_step;
   constexpr int rows_per_step = wave_size / units_per_step;
   constexpr int steps = Config::units_per_token;
-  const int wave = uniform(static_cast<int>(threadIdx.x) / wave_size);
+  const int wave = wave_id();
   const std::int64_t total = args.cu_seq_lens[args.num_seqs];
   const std::int64_t end = total < args.num_tokens ? total : args.num_tokens;
   const std::int64_t first_token =

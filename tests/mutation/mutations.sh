@@ -533,7 +533,7 @@ END
 
 device 'logits: all waves fill the same pieces' detail/logits_work.hpp "$registers" \
   'logits: widths*' << 'END'
-std::int64_t{blockIdx.x} * waves + wave;
+std::int64_t{blockIdx.x} * waves + wave_id();
 ====
 std::int64_t{blockIdx.x} * waves;
 END
@@ -612,37 +612,37 @@ END
 
 device 'logits: wrong page for the second half of a unit' detail/page_stream_gfx9.hpp "$registers_p16" \
   'logits: the same bits in every*' << 'END'
-ids_.lane_id_at(static_cast<int>(entry));
+ids_.at(static_cast<int>(entry));
 ====
-ids_.lane_id_at(static_cast<int>(b == 1 ? args_.pages.page(first_token) : entry));
+ids_.at(static_cast<int>(b == 1 ? args_.pages.page(first_token) : entry));
 END
 
 device 'logits: chunks of page ids do not overlap' detail/page_stream_gfx9.hpp \
   "$registers_d64_run_time" 'logits: one wave over many pages of 272*' << 'END'
-aligned ? 64 : 60;
+unit_in_page ? wave_size : wave_size - unit_tokens / tile_tokens;
 ====
-aligned ? 64 : 64;
+wave_size;
 END
 
-device 'logits: the next chunk of page ids one entry late' detail/page_stream_gfx9.hpp \
+device 'logits: the next chunk of page ids one entry late' detail/page_ids.hpp \
   "$registers_d64" 'logits: one wave*' << 'END'
-last_entry - first_ >= 64,
+last_entry - first_ >= wave_size,
 ====
-last_entry - first_ > 64,
+last_entry - first_ > wave_size,
 END
 
 device 'logits: chunks of a neighbouring wave, pages of one token' detail/page_stream_gfx9.hpp \
   "$registers_p1" 'logits: the same bits in every*' << 'END'
-PageSize == 1 ? unit_step * unit_tokens
+page_size == 1 ? unit_step * unit_tokens
 ====
-PageSize == 1 ? unit_tokens
+page_size == 1 ? unit_tokens
 END
 
 device 'logits: table entries past the last token are read' detail/page_stream_gfx9.hpp \
   "$registers" 'logits: the table is not read*' << 'END'
-const int rest = num_entries_ - first;
+const int rest = num_entries - first;
 ====
-const int rest = num_entries_ + 1 - first;
+const int rest = num_entries + 1 - first;
 END
 
 device 'logits: the last page of a sequence is none' detail/page_stream_gfx9.hpp "$registers" \
@@ -803,9 +803,9 @@ END
 
 device 'logits: rows write what their sequence sees' detail/logits_gfx9.hpp "$shared" \
   'logits: what the rows*' << 'END'
-__builtin_amdgcn_readlane(visible_bytes, n)
+broadcast(visible_bytes, n)
 ====
-__builtin_amdgcn_readlane(visible_bytes, args.next_n - 1)
+broadcast(visible_bytes, args.next_n - 1)
 END
 
 device 'logits: what half of the rows see is not known' detail/logits_gfx9.hpp "$shared" \

@@ -514,7 +514,7 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
           add_block(m);
         } while (++m < head_blocks);
       }
-      store_logits(logits, __builtin_amdgcn_readlane(visible_bytes, n),
+      store_logits(logits, broadcast(visible_bytes, n),
                    finish_unit<geometry>(sums, from.scales, from.lane_valid));
       logits += args.logits_row_stride;
       row = next_row;
@@ -552,10 +552,7 @@ class unit_engine {
   };
 
   KINDEX_DEVICE unit_engine(const args_type& args, char* storage, shared_state& state)
-      : args_(args),
-        query_(storage),
-        wave_(uniform(static_cast<int>(threadIdx.x) / wave_size)),
-        weights_(state.weights[wave_]) {}
+      : args_(args), query_(storage), wave_(wave_id()), weights_(state.weights[wave_]) {}
 
   /// All of a block's work, by all of its threads: waves take turns with the units.
   KINDEX_DEVICE void run() {

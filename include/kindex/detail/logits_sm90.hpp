@@ -256,18 +256,16 @@ class unit_engine {
   struct query_view {
     const char* q;
     const float* weights;
-    const int* visible;  // of each row
     int num_columns;
+    const int* visible;        // of each row
     std::uint32_t step_bytes;  // from 16 dims to the next
 
     KINDEX_DEVICE query_view(const unit_engine& engine, int slot, int num_rows)
         : q(engine.query_ + slot * engine.shared_.query_bytes),
           weights(engine.weights_of(slot)),
-          visible(nullptr),
           num_columns(num_rows * engine.args_.num_heads),
-          step_bytes(static_cast<std::uint32_t>(num_columns) * unit_bytes) {
-      visible = engine.visible_of(slot, num_columns);
-    }
+          visible(engine.visible_of(slot, num_columns)),
+          step_bytes(static_cast<std::uint32_t>(num_columns) * unit_bytes) {}
   };
 
   /// After the quad's exchange, lane l finishes one token of the warp's 32: of tile 2*warp + (l &

@@ -243,11 +243,10 @@ inline constexpr int fill_columns = 1024;
 template <int BlockSize, class Args>
 KINDEX_DEVICE void fill_invisible_columns(const Args& args) {
   constexpr int waves = BlockSize / wave_size;
-  const int wave = uniform(static_cast<int>(threadIdx.x) / wave_size);
   const std::int64_t pieces_per_row = (args.logits_width + fill_columns - 1) / fill_columns;
   const std::int64_t num_rows = static_cast<std::int64_t>(args.num_seqs) * args.next_n;
   KINDEX_PLAIN_LOOP
-  for (std::int64_t piece = std::int64_t{blockIdx.x} * waves + wave;
+  for (std::int64_t piece = std::int64_t{blockIdx.x} * waves + wave_id();
        piece < num_rows * pieces_per_row; piece += std::int64_t{gridDim.x} * waves) {
     const std::int64_t row = piece / pieces_per_row;
     const std::int64_t first = (piece - row * pieces_per_row) * fill_columns;

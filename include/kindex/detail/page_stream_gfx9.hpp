@@ -20,6 +20,7 @@
 #include "logits_work.hpp"
 #include "memory.hpp"
 #include "mma_gfx9.hpp"
+#include "page_ids.hpp"
 #include "wave.hpp"
 
 KINDEX_NAMESPACE_BEGIN
@@ -66,61 +67,23 @@ KINDEX_DEVICE const char* readable_zeros() {
   return reinterpret_cast<const char*>(zeros);
 }
 
-/// Page ids of one sequence: two chunks of 64 table entries, one entry a lane.
+/// How page ids come on gfx9. Past the last page of the sequence: any.
 template <int PageSize>
-class page_ids {
- public:
-  /// first_entry: of the first unit; units follow unit_step apart.
-  KINDEX_DEVICE void start(const std::int32_t* table_row, int num_entries, int first_entry,
-                           int unit_step) {
-    table_row_ = table_row;
-    num_entries_ = num_entries;
-    first_ = first_entry;
-    // Where a unit may straddle two chunks of 64, they overlap by what a unit can need beyond its
-    // first entry. Pages of one token: the next chunk is the next unit.
-    constexpr bool aligned = PageSize != 0 && PageSize % unit_tokens == 0;
-    chunk_ = PageSize == 1 ? unit_step * unit_tokens : aligned ? 64 : 60;
-    ids_ = load(first_);
-    next_ids_ = load(first_ + chunk_);
-  }
+struct page_id_loads {
+  static constexpr bool each_step_advances = PageSize == 1;
 
-  /// Makes the entries of a unit, up to last_entry, available. Units come in order.
-  KINDEX_DEVICE void advance(int last_entry) {
-    if (__builtin_expect(last_entry - first_ >= 64, PageSize == 1)) {
-      first_ += chunk_;
-      // The copy is over before the load starts: the compiler would otherwise load into a third
-      // register and wait for that to copy it.
-      int chunk = next_ids_;
-      asm volatile("" : "+v"(chunk));
-      ids_ = chunk;
-      next_ids_ = load(first_ + chunk_);
-    }
-  }
-
-  /// The id in an entry, in a scalar register. Past the last page of the sequence: any.
-  KINDEX_DEVICE std::uint32_t uniform_id(int entry) const {
-    return static_cast<std::uint32_t>(__builtin_amdgcn_readlane(ids_, entry - first_));
-  }
-
-  /// The same for an entry that differs from lane to lane.
-  KINDEX_DEVICE std::uint32_t lane_id_at(int entry) const {
-    return static_cast<std::uint32_t>(shuffle(ids_, entry - first_));
-  }
-
- private:
-  KINDEX_DEVICE int load(int first) const {
-    const int rest = num_entries_ - first;
+  static KINDEX_DEVICE int load(const std::int32_t* table_row, int num_entries, int first) {
+    const int rest = num_entries - first;
     const int entries = uniform(rest < 0 ? 0 : rest < wave_size ? rest : wave_size);
-    const raw_buffer chunk = {table_row_ + first, entries * 4};
+    const raw_buffer chunk = {table_row + first, entries * 4};
     return static_cast<int>(chunk.load_word(lane_id() * 4));
   }
-
-  const std::int32_t* table_row_;
-  int num_entries_;
-  int first_;
-  int chunk_;
-  int ids_;
-  int next_ids_;
+  /// The copy is over before the next load starts: the compiler would otherwise load into a third
+  /// register and wait for that to copy it.
+  static KINDEX_DEVICE int arrived(int ids) {
+    asm volatile("" : "+v"(ids));
+    return ids;
+  }
 };
 
 /// Scales of a unit as one lane needs them. One scale a token: that of token l of the unit, applied
@@ -178,11 +141,13 @@ class page_stream {
     const std::int64_t end_token = std::int64_t{end_unit} * unit_tokens;
     num_tokens_ = num_tokens < end_token ? num_tokens : static_cast<int>(end_token);
     const auto last_token = static_cast<std::uint32_t>(num_tokens_ - 1);
+    // Pages of one token: the next chunk is the next unit. Small ones: a unit may straddle two.
+    constexpr int most_chunk = unit_in_page ? wave_size : wave_size - unit_tokens / tile_tokens;
     ids_.start(
         args_.block_table + seq * args_.block_table_stride,
         static_cast<int>(args_.pages.page(last_token)) + 1,
         static_cast<int>(args_.pages.page(static_cast<std::uint32_t>(first_unit) * unit_tokens)),
-        unit_step);
+        page_size == 1 ? unit_step * unit_tokens : most_chunk);
   }
 
   /// Makes the addresses of a unit. Past the last one: a unit without tokens.
@@ -191,7 +156,7 @@ class page_stream {
       constexpr int units_per_page = page_size / unit_tokens;
       const int entry = unit / units_per_page;
       ids_.advance(entry);
-      const std::uint32_t id = ids_.uniform_id(entry);
+      const std::uint32_t id = ids_.uniform_at(entry);
       lane_valid_ = id < args_.num_pages;
       int tokens = lane_valid_ ? num_tokens_ - unit * unit_tokens : 0;
       tokens = tokens < unit_tokens ? tokens : unit_tokens;
@@ -264,7 +229,7 @@ class page_stream {
       const std::uint32_t token = first_token + b * block_tokens + lane % block_tokens;
       const std::uint32_t entry = args_.pages.page(token);
       const int token_in_page = static_cast<int>(token - entry * page_tokens);
-      const std::uint32_t id = ids_.lane_id_at(static_cast<int>(entry));
+      const std::uint32_t id = ids_.at(static_cast<int>(entry));
       valid[b] = id < args_.num_pages;
       // A tile is read to its end if any of its tokens is visible.
       const bool readable =
@@ -291,7 +256,7 @@ class page_stream {
   const args_type& args_;
   int lane_offset_;
   int num_tokens_;
-  page_ids<page_size> ids_;
+  page_ids<page_id_loads<page_size>> ids_;
   bool lane_valid_;
   // A unit in one page.
   raw_buffer k_source_;

@@ -18,6 +18,7 @@
 #include "logits_work.hpp"
 #include "memory.hpp"
 #include "mma_sm90.hpp"
+#include "page_ids.hpp"
 #include "wave.hpp"
 
 KINDEX_NAMESPACE_BEGIN
@@ -43,45 +44,16 @@ struct stage_view {
   barrier* full;
 };
 
-/// Page ids of one sequence, 32 table entries at a time, one a lane, and the next 32 on their way.
-class page_ids {
- public:
-  KINDEX_DEVICE void start(const std::int32_t* table_row, int num_entries, int first_entry,
-                           int chunk) {
-    table_row_ = table_row;
-    num_entries_ = num_entries;
-    first_ = first_entry;
-    chunk_ = chunk;
-    ids_ = load(first_);
-    next_ids_ = load(first_ + chunk_);
-  }
+/// How page ids come on Hopper. Past the last page of the sequence: -1.
+template <int PageSize>
+struct page_id_loads {
+  static constexpr bool each_step_advances = PageSize == 1;
 
-  /// Makes the entries up to last_entry available; pairs come in order.
-  KINDEX_DEVICE void advance(int last_entry) {
-    if (last_entry - first_ >= wave_size) {
-      first_ += chunk_;
-      ids_ = next_ids_;
-      next_ids_ = load(first_ + chunk_);
-    }
-  }
-
-  /// The id in an entry; all lanes take part. Past the last page of the sequence: -1.
-  KINDEX_DEVICE std::uint32_t at(int entry) const {
-    return static_cast<std::uint32_t>(shuffle(ids_, entry - first_));
-  }
-
- private:
-  KINDEX_DEVICE int load(int first) const {
+  static KINDEX_DEVICE int load(const std::int32_t* table_row, int num_entries, int first) {
     const int entry = first + lane_id();
-    return entry < num_entries_ ? table_row_[entry] : -1;
+    return entry < num_entries ? table_row[entry] : -1;
   }
-
-  const std::int32_t* table_row_;
-  int num_entries_;
-  int first_;
-  int chunk_;
-  int ids_;
-  int next_ids_;
+  static KINDEX_DEVICE int arrived(int ids) { return ids; }
 };
 
 template <class Geometry>
@@ -122,8 +94,7 @@ class page_stream {
       // A warp's own 32 tokens of every pair.
       ids_.start(table_row, num_entries, first_token + warp_ * warp_tokens, pair_tokens);
     } else {
-      // A pair may straddle two chunks, which overlap by what it can need beyond its first entry.
-      // Pages of 64 tokens: chunks begin where pairs do.
+      // Pages of 64 tokens: chunks begin where pairs do. Others may straddle two.
       ids_.start(table_row, num_entries, entry_of(first_token),
                  page_size == unit_tokens ? wave_size : wave_size - pair_tiles);
     }
@@ -287,7 +258,7 @@ class page_stream {
   const args_type& args_;
   const int warp_;
   int end_token_ = 0;
-  page_ids ids_;
+  page_ids<page_id_loads<page_size>> ids_;
 };
 
 #endif  // KINDEX_TARGET_SM90A

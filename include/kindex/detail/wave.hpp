@@ -46,6 +46,9 @@ inline constexpr std::uint64_t all_lanes = ~std::uint64_t{0} >> (64 - wave_size)
 
 KINDEX_DEVICE int lane_id() { return static_cast<int>(threadIdx.x) % wave_size; }
 
+/// Which wave of the block this is.
+KINDEX_DEVICE int wave_id() { return uniform(static_cast<int>(threadIdx.x) / wave_size); }
+
 /// The same, but what is computed from it is computed there: the compiler would otherwise do it
 /// once, at the start of a kernel, and keep it in registers all along.
 KINDEX_DEVICE unsigned fresh_lane_id() {
@@ -63,6 +66,15 @@ KINDEX_DEVICE T shuffle(T value, int source_lane) {
   return __shfl_sync(0xFFFFFFFFu, value, source_lane);
 #else
   return __shfl(value, source_lane);
+#endif
+}
+
+/// The value that one lane holds, the same lane for all of the wave.
+KINDEX_DEVICE int broadcast(int value, int source_lane) {
+#if KINDEX_TARGET_CDNA
+  return __builtin_amdgcn_readlane(value, source_lane);
+#else
+  return shuffle(value, source_lane);
 #endif
 }
 
