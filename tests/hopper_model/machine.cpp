@@ -61,7 +61,8 @@ struct thread {
   condition waits_for;
   bool done = false;
   int copies = 0;
-  char asked = 0;  // a token: what the thread did before its copies
+  char asked = 0;   // a token: what the thread did before its copies
+  char landed = 0;  // a token: the copies
 };
 
 // What outlives blocks: identities of threads and of what copies for each, and stacks.
@@ -194,6 +195,7 @@ void carry_out(const deferred& what) {
     tell_copy(what.to, what.from, what.bytes);
     std::memcpy(what.to, what.from, what.bytes);
     --owner.copies;
+    release(&owner.landed);
     if (what.barrier != nullptr) {
       release(what.barrier);
       shared_barrier& b = known(what.barrier);
@@ -296,16 +298,20 @@ void sync_warp() {
   acquire(token);
 }
 
-void sync_threads(unsigned barrier, unsigned threads) {
+void announce(unsigned barrier, unsigned threads) {
   block_barrier& b = machine->barriers[barrier];
-  const std::uint64_t phase = b.phase;
   release(&b);
   if (++b.arrived == threads) {
     b.arrived = 0;
     ++b.phase;
-  } else {
-    wait_until({&b.phase, phase, false});
   }
+}
+
+void sync_threads(unsigned barrier, unsigned threads) {
+  const block_barrier& b = machine->barriers[barrier];
+  const std::uint64_t phase = b.phase;
+  announce(barrier, threads);
+  if (b.phase == phase) wait_until({&b.phase, phase, false});
   acquire(&b);
 }
 
@@ -333,6 +339,11 @@ void copy(void* to, const void* from, std::uint32_t bytes, const void* barrier) 
   release(&self().asked);
   ++self().copies;
   later({machine->current, 0, to, from, bytes, barrier});
+}
+
+void wait_for_copies() {
+  while (self().copies != 0) wait_until({});
+  acquire(&self().landed);
 }
 
 void arrive_when_copied(const void* barrier) {

@@ -48,6 +48,8 @@ const std::uint64_t* exchange(std::uint64_t value);
 void sync_warp();
 /// So many threads of the block meet at one of 16 barriers.
 void sync_threads(unsigned barrier, unsigned threads);
+/// The same for one that does not wait.
+void announce(unsigned barrier, unsigned threads);
 
 // Barriers in shared memory.
 void init_barrier(const void* barrier, std::uint32_t arrivals);
@@ -57,6 +59,8 @@ void wait(const void* barrier, std::uint32_t parity);
 // Copies into shared memory, which land later. A barrier is told the bytes; without one, of the
 // copies of this thread so far an arrival is told.
 void copy(void* to, const void* from, std::uint32_t bytes, const void* barrier = nullptr);
+/// Until the thread has no copy under way.
+void wait_for_copies();
 /// Later copies of the thread delay it as well, which the hardware need not do.
 void arrive_when_copied(const void* barrier);
 

@@ -30,6 +30,10 @@ template <int Barrier, int Threads>
 void sync_threads() {
   hopper_model::sync_threads(Barrier, Threads);
 }
+template <int Barrier, int Threads>
+void announce() {
+  hopper_model::announce(Barrier, Threads);
+}
 inline void fence_async_proxy() {}
 template <int Registers, bool More>
 void set_max_registers() {}
@@ -50,6 +54,7 @@ void copy_async(void* to, const void* from) {
   check_alignment(to, from, Bytes, Bytes);
   hopper_model::copy(to, from, Bytes);
 }
+inline void wait_for_copies() { hopper_model::wait_for_copies(); }
 inline void arrive_when_copied(barrier* b) { hopper_model::arrive_when_copied(b); }
 
 inline std::uint64_t operand(const void* start, std::uint32_t dim_step_bytes,

@@ -1015,10 +1015,22 @@ wait(&ring_.query_empty[slot], query_position_.parity ^ 1);
 
 END
 
-hopper 'Hopper: a warpgroup keeps a slot of q' detail/logits_sm90.hpp '*every way*' << 'END'
-if (lane_id() == 0) arrive(&ring_.query_empty[slot]);
+hopper 'Hopper: q of the sequence that was guessed' detail/logits_sm90.hpp '*every way*' << 'END'
+if (piece.seq != probable_seq_) {
 ====
-if (lane_id() == 0 && warpgroup_ != 2) arrive(&ring_.query_empty[slot]);
+if (probable_seq_ < 0) {
+END
+
+hopper 'Hopper: the right q under the wrong one' detail/logits_sm90.hpp '*every way*' << 'END'
+if (probable_seq_ >= 0) wait_for_copies();
+====
+
+END
+
+hopper 'Hopper: a warpgroup keeps a slot of q' detail/logits_sm90.hpp '*every way*' << 'END'
+arrive(&ring_.query_empty[slot]);
+====
+if (warpgroup_ != 2) arrive(&ring_.query_empty[slot]);
 END
 
 hopper 'Hopper: held logits a pair apart, not three' detail/logits_sm90.hpp '*more rows*' << 'END'
@@ -1040,7 +1052,7 @@ page_size % unit_tokens == 0 ? wave_size
 END
 
 hopper 'Hopper: a stage of plain pages is full too soon' detail/page_stream_sm90.hpp '*every way*' << 'END'
-num_warps * (wave_size + 1);
+2 * num_warps * wave_size;
 ====
 num_warps * wave_size;
 END

@@ -97,45 +97,64 @@ class unit_engine {
 
   /// All of a block's work, by all of its threads.
   KINDEX_DEVICE void run() {
-    if (warpgroup_ == 0) {
-      set_max_registers<loader_registers, false>();
-      // Its memory latency comes first in a launch.
-      const block_work work = divide_work(args_, sequence_start_cost);
-      wait_for_barriers();
-      load_pieces(work);
-    } else {
-      if (threadIdx.x == block_size - 1) init_barriers();
+    if (warpgroup_ > 0) {
+      if (threadIdx.x >= block_size - wave_size) init_barriers();
       wait_for_barriers();
       set_max_registers<computer_registers, true>();
       compute_pieces();
+      return;
+    }
+    set_max_registers<loader_registers, false>();
+    // A launch begins with cold instruction caches: a warp that loads K, and nothing else, executes
+    // no instruction that only others need, and waits for none of them.
+    if (stream_type::bulk && warp_ < first_query_warp) {
+      const block_work work = divide_work(args_, sequence_start_cost);
+      sync_threads<k_loader, 2 * wave_size>();
+      load_pieces<true, false>(work);
+    } else {
+      load_probable_query();
+      const block_work work = divide_work(args_, sequence_start_cost);
+      wait_for_barriers();
+      load_pieces<!stream_type::bulk, true>(work);
     }
   }
 
  private:
+  /// Loaders and computers wait at two places in the code, which __syncthreads does not allow.
+  static constexpr int everyone = 1;
+  /// A warp that only loads K, and the one that makes the barriers.
+  static constexpr int k_loader = 2;
+
+  /// By one warp of computers.
   KINDEX_DEVICE void init_barriers() {
+    if (lane_id() == 0) {
 #pragma unroll
-    for (int i = 0; i < max_stages; ++i) {
-      init_barrier(&ring_.full[i], stream_type::num_arrivals);
-      init_barrier(&ring_.empty[i], warps_per_group);
-    }
+      for (int i = 0; i < max_stages; ++i) {
+        init_barrier(&ring_.full[i], stream_type::num_arrivals);
+        init_barrier(&ring_.empty[i], warpgroup_size);
+      }
 #pragma unroll
-    for (int i = 0; i < max_query_slots; ++i) {
-      // Of each loader: its copies, and what it wrote itself.
-      init_barrier(&ring_.query_full[i], 2 * num_query_threads);
-      init_barrier(&ring_.query_empty[i], num_computers * warps_per_group);
+      for (int i = 0; i < max_query_slots; ++i) {
+        // Of each loader: its copies, and what it wrote itself.
+        init_barrier(&ring_.query_full[i], 2 * num_query_threads);
+        init_barrier(&ring_.query_empty[i], num_computers * warpgroup_size);
+      }
+      publish_barriers();
     }
-    publish_barriers();
+    __syncwarp();
+    if constexpr (stream_type::bulk) announce<k_loader, 2 * wave_size>();
   }
 
-  /// Loaders and computers meet at two places in the code, which __syncthreads does not allow.
-  static KINDEX_DEVICE void wait_for_barriers() { sync_threads<1, block_size>(); }
+  static KINDEX_DEVICE void wait_for_barriers() {
+    sync_threads<everyone, stream_type::bulk ? block_size - wave_size : block_size>();
+  }
 
   // Loaders ---------------------------------------------------------------------------------------
 
+  /// What a warp loads of a block's work.
+  template <bool LoadsK, bool LoadsQuery>
   KINDEX_DEVICE void load_pieces(const block_work& work) {
-    const bool loads_k = warp_ < stream_type::num_warps;
     stream_type stream(args_, warp_);
-    const bool loads_query = warp_ >= first_query_warp;
     for_each_piece(
         args_, work, sequence_start_cost, [&](int seq, int num_tokens, int first, int end) {
           const std::int64_t end_unit_token = std::int64_t{end} * unit_tokens;
@@ -144,31 +163,62 @@ class unit_engine {
           KINDEX_PLAIN_LOOP
           for (int row = 0; row < args_.next_n; row += shared_.rows_at_once) {
             const int rest = args_.next_n - row;
-            if (loads_query) {
+            if constexpr (LoadsQuery) {
               load_query({seq, first * unit_tokens, end_token, row,
                           rest < shared_.rows_at_once ? rest : shared_.rows_at_once});
             }
-            if (loads_k) load_pairs(stream, seq, first * unit_tokens, end_token);
+            if constexpr (LoadsK) load_pairs(stream, seq, first * unit_tokens, end_token);
           }
         });
-    if (loads_query) load_query({-1, 0, 0, 0, 0});
+    if constexpr (LoadsQuery) load_query({-1, 0, 0, 0, 0});
   }
 
-  /// q as [D/16][rows * heads][16 bytes], the weights as they are, what the rows see. Nothing is
-  /// waited for but a free slot.
+  /// Asks for q of the sequence that the block would begin with if all were equally long, before
+  /// anything is known: where many blocks share a sequence, they all want the same lines, which
+  /// takes longest of all.
+  KINDEX_DEVICE void load_probable_query() {
+    // A product that wraps makes a bad guess, but never a sequence that is not there.
+    probable_seq_ = static_cast<int>(
+        args_.num_blocks.divide(static_cast<std::uint32_t>(args_.num_seqs) * blockIdx.x));
+    copy_query({probable_seq_, 0, 0, 0, shared_.rows_at_once});
+  }
+
+  /// q, the weights, what the rows see. Nothing is waited for but a free slot.
   KINDEX_DEVICE void load_query(const query_piece& piece) {
-    constexpr int units = head_dim / unit_bytes;
     const int slot = query_position_.stage;
     barrier* const full = &ring_.query_full[slot];
     wait(&ring_.query_empty[slot], query_position_.parity ^ 1);
-    const int thread = static_cast<int>(threadIdx.x) - first_query_warp * wave_size;
+    const int thread = query_thread();
+    const int visible =
+        thread < piece.num_rows ? visible_tokens(args_, piece.seq, piece.first_row + thread) : 0;
+    if (piece.seq != probable_seq_) {
+      if (probable_seq_ >= 0) wait_for_copies();  // to the same place
+      copy_query(piece);
+    }
+    probable_seq_ = -1;
+    arrive_when_copied(full);
+    if (thread < piece.num_rows) {
+      visible_of(slot, piece.num_rows * args_.num_heads)[thread] = visible;
+    }
+    if (thread == 0) ring_.pieces[slot] = piece;
+    arrive(full);
+    query_position_.advance(shared_.num_query_slots);
+  }
+
+  static KINDEX_DEVICE int query_thread() {
+    return static_cast<int>(threadIdx.x) - first_query_warp * wave_size;
+  }
+
+  /// q as [D/16][rows * heads][16 bytes], the weights as they are, to the next slot.
+  KINDEX_DEVICE void copy_query(const query_piece& piece) {
+    constexpr int units = head_dim / unit_bytes;
+    const int slot = query_position_.stage;
+    const int thread = query_thread();
     const int num_columns = piece.num_rows * args_.num_heads;
     // This is on the way to the first logit, and every instruction of it is executed cold: threads
     // walk down the heads, each with one place of 16 dims, instead of dividing.
     constexpr int heads_at_once = num_query_threads / units;
     const std::int64_t seq = piece.seq;
-    const int visible =
-        thread < piece.num_rows ? visible_tokens(args_, seq, piece.first_row + thread) : 0;
     // Blocks that share a sequence begin with other heads, not all at the same addresses.
     const int rotation = static_cast<int>(blockIdx.x % 8) * (args_.num_heads / 8);
     const int unit = thread % units;
@@ -195,11 +245,6 @@ class unit_engine {
       w += args_.weights_row_stride;
       weights += args_.num_heads;
     }
-    arrive_when_copied(full);
-    if (thread < piece.num_rows) visible_of(slot, num_columns)[thread] = visible;
-    if (thread == 0) ring_.pieces[slot] = piece;
-    arrive(full);
-    query_position_.advance(shared_.num_query_slots);
   }
 
   KINDEX_DEVICE void load_pairs(stream_type& stream, std::int64_t seq, int first_token,
@@ -246,8 +291,7 @@ class unit_engine {
         position_.advance(shared_.num_stages);
       }
       write_logits(piece, query, first_held, num_held);
-      __syncwarp();
-      if (lane_id() == 0) arrive(&ring_.query_empty[slot]);
+      arrive(&ring_.query_empty[slot]);
       query_position_.advance(shared_.num_query_slots);
     }
   }
@@ -446,11 +490,8 @@ class unit_engine {
     return (upper ? high : low) + shuffle_xor(upper ? low : high, 2);
   }
 
-  /// This warp has read what it needs of the stage.
-  KINDEX_DEVICE void release_stage() {
-    __syncwarp();
-    if (lane_id() == 0) arrive(&ring_.empty[position_.stage]);
-  }
+  /// This thread has read what it needs of the stage.
+  KINDEX_DEVICE void release_stage() { arrive(&ring_.empty[position_.stage]); }
 
   // ------------------------------------------------------------------------------------------------
 
@@ -472,7 +513,8 @@ class unit_engine {
   int warpgroup_;
   int warp_;  // of its warpgroup
   int turn_ = 0;
-  bool started_ = false;  // the first piece's K is on its way
+  int probable_seq_ = -1;  // whose q was asked for, and may be the wrong one
+  bool started_ = false;   // the first piece's K is on its way
   ring_position position_;
   ring_position query_position_;
 };

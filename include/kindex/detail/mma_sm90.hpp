@@ -59,6 +59,11 @@ template <int Barrier, int Threads>
 KINDEX_DEVICE void sync_threads() {
   asm volatile("barrier.cta.sync %0, %1;" ::"n"(Barrier), "n"(Threads) : "memory");
 }
+/// The same for a warp that others wait for, and that waits for nobody.
+template <int Barrier, int Threads>
+KINDEX_DEVICE void announce() {
+  asm volatile("barrier.cta.arrive %0, %1;" ::"n"(Barrier), "n"(Threads) : "memory");
+}
 /// Orders ordinary accesses to shared memory before those of the matrix unit and the copy engine.
 KINDEX_DEVICE void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -95,6 +100,8 @@ KINDEX_DEVICE void copy_async(void* to, const void* from) {
                  : "memory");
   }
 }
+/// Until this thread's copy_async so far are complete.
+KINDEX_DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 /// One arrival on the barrier, once this thread's copy_async so far are complete.
 KINDEX_DEVICE void arrive_when_copied(barrier* b) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b))

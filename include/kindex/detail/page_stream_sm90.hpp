@@ -79,9 +79,9 @@ class page_stream {
   static constexpr int piece_scale_bytes = piece_tokens * 4 * num_scales;
   /// Of a warpgroup, those that load.
   static constexpr int num_warps = bulk ? 1 : warps_per_group;
-  /// Arrivals that fill a stage: of each thread its copies, of each warp what it knows about its
-  /// tokens. Bulk copies count their bytes instead.
-  static constexpr int num_arrivals = bulk ? 1 : num_warps * (wave_size + 1);
+  /// Arrivals that fill a stage: of every thread that writes to it, and of each one's copies if
+  /// they are not bulk copies, which count their bytes instead.
+  static constexpr int num_arrivals = bulk ? warps_per_group : 2 * num_warps * wave_size;
 
   KINDEX_DEVICE page_stream(const args_type& args, int warp) : args_(args), warp_(warp) {}
 
@@ -120,7 +120,7 @@ class page_stream {
         load_rows(token, to);
       }
       arrive_when_copied(to.full);
-      if (lane_id() == 0) arrive(to.full);  // with what it wrote to valid
+      arrive(to.full);
     }
   }
 
@@ -154,10 +154,13 @@ class page_stream {
     const std::uint32_t id = ids_.at(entry);
     const bool wanted = lane_id() < pieces && first < end_token_ && id < args_.num_pages;
     const auto wanted_pieces = static_cast<std::uint32_t>(ballot(wanted));
-    if (lane_id() < warps_per_group) to.valid[lane_id()] = tokens_of(wanted_pieces);
-    __syncwarp();
-    if (lane_id() == 0) {
-      arrive_expecting(to.full, static_cast<std::uint32_t>(__popc(wanted_pieces)) * piece_bytes);
+    if (lane_id() < warps_per_group) {
+      to.valid[lane_id()] = tokens_of(wanted_pieces);
+      if (lane_id() == 0) {
+        arrive_expecting(to.full, static_cast<std::uint32_t>(__popc(wanted_pieces)) * piece_bytes);
+      } else {
+        arrive(to.full);
+      }
     }
     __syncwarp();
     if (wanted) {
