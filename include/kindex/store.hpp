@@ -31,8 +31,8 @@ struct store_config {
   using geometry = Geometry;  ///< of the cache that it writes
   /// What the kernel is instantiated for.
   using kernel_config = store_config<typename Geometry::any_format, KType>;
-  static constexpr element_type k_type = KType;  ///< of the rows to store
-  static constexpr int block_size = 256;         ///< threads of a block
+  static constexpr element_type k_type = KType;             ///< of the rows to store
+  static constexpr int block_size = 4 * detail::wave_size;  ///< threads of a block
   /// Lanes that quantise one token, 16 dims each.
   static constexpr int lanes_per_token = Geometry::head_dim / detail::unit_bytes;
   /// Lanes that share a scale.

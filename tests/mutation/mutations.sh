@@ -997,49 +997,55 @@ max_query_slots * slot_bytes + held_pair_bytes <= most_slot_bytes;
 slot_bytes != 0;
 END
 
-hopper 'Hopper: a stage is filled before it is free' detail/logits_sm90.hpp '*every way*' << 'END'
+hopper 'Hopper: K before the barriers are there' detail/loader_sm90.hpp '*every way*' << 'END'
+memory_.wait_for_barriers_only();
+====
+
+END
+
+hopper 'Hopper: a stage is filled before it is free' detail/loader_sm90.hpp '*every way*' << 'END'
 wait(&ring_.empty[stage], position_.parity ^ 1);
 ====
 
 END
 
-hopper 'Hopper: K is read before it is there' detail/logits_sm90.hpp '*every way*' << 'END'
+hopper 'Hopper: K is read before it is there' detail/computer_sm90.hpp '*every way*' << 'END'
 wait(&ring_.full[position_.stage], position_.parity);
 ====
 
 END
 
-hopper 'Hopper: a slot of q is filled before it is free' detail/logits_sm90.hpp '*every way*' << 'END'
+hopper 'Hopper: a slot of q is filled before it is free' detail/loader_sm90.hpp '*every way*' << 'END'
 wait(&ring_.query_empty[slot], query_position_.parity ^ 1);
 ====
 
 END
 
-hopper 'Hopper: q of the sequence that was guessed' detail/logits_sm90.hpp '*every way*' << 'END'
+hopper 'Hopper: q of the sequence that was guessed' detail/loader_sm90.hpp '*every way*' << 'END'
 if (piece.seq != probable_seq_) {
 ====
 if (probable_seq_ < 0) {
 END
 
-hopper 'Hopper: the right q under the wrong one' detail/logits_sm90.hpp '*every way*' << 'END'
+hopper 'Hopper: the right q under the wrong one' detail/loader_sm90.hpp '*every way*' << 'END'
 if (probable_seq_ >= 0) wait_for_copies();
 ====
 
 END
 
-hopper 'Hopper: a warpgroup keeps a slot of q' detail/logits_sm90.hpp '*every way*' << 'END'
+hopper 'Hopper: a warpgroup keeps a slot of q' detail/computer_sm90.hpp '*every way*' << 'END'
 arrive(&ring_.query_empty[slot]);
 ====
 if (warpgroup_ != 2) arrive(&ring_.query_empty[slot]);
 END
 
-hopper 'Hopper: held logits a pair apart, not three' detail/logits_sm90.hpp '*more rows*' << 'END'
+hopper 'Hopper: held logits a pair apart, not three' detail/computer_sm90.hpp '*more rows*' << 'END'
 own_token + i * num_computers * pair_tokens;
 ====
 own_token + i * pair_tokens;
 END
 
-hopper 'Hopper: rows of held logits change places' detail/logits_sm90.hpp '*every way*' << 'END'
+hopper 'Hopper: rows of held logits change places' detail/computer_sm90.hpp '*every way*' << 'END'
 held_ + row * held_stride;
 ====
 held_ + (piece.num_rows - 1 - row) * held_stride;
@@ -1075,7 +1081,7 @@ const int row = r + lane_id() / units;
 const int row = r + lane_id() % units;
 END
 
-hopper 'Hopper: the second half of K instead of the first' detail/logits_sm90.hpp '*every way*' << 'END'
+hopper 'Hopper: the second half of K instead of the first' detail/computer_sm90.hpp '*every way*' << 'END'
 load_half(stage, 0, tokens.half[0]);
 ====
 load_half(stage, 1, tokens.half[0]);

@@ -37,7 +37,7 @@ inline constexpr int unit_tokens = 64;
 inline constexpr int tile_tokens = 16;
 
 /// What lies in the dynamic shared memory of a launch. gfx9: q, if it is kept there, and nothing
-/// else to know but the total. Hopper: logits_sm90.hpp.
+/// else to know but the total. Hopper: plan_sm90.hpp.
 struct shared_plan {
   int rows_at_once;  // of the N rows of a sequence
   int num_query_slots;

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The kindex authors
+// SPDX-License-Identifier: MIT
+//
+// What lies in a block's shared memory on Hopper, and the barriers by which loaders and computers
+// tell each other what is there and what is free.
+#pragma once
+
+#include <hip/hip_runtime.h>
+
+#include <cstdint>
+
+#include "../config.hpp"
+#include "logits_work.hpp"
+#include "mma_sm90.hpp"
+#include "page_stream_sm90.hpp"
+#include "plan_sm90.hpp"
+#include "wave.hpp"
+
+KINDEX_NAMESPACE_BEGIN
+namespace detail::sm90 {
+
+#if KINDEX_TARGET_SM90A
+
+/// Place in a ring: stage, and parity of the barrier phase that belongs to it.
+struct ring_position {
+  int stage = 0;
+  std::uint32_t parity = 0;
+
+  KINDEX_DEVICE void advance(int num_stages) {
+    if (++stage == num_stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// What computers do with one filling of a slot for q: rows of one sequence, tokens of it.
+struct query_piece {
+  int seq;  // negative: there is no more work
+  int first_token;
+  int end_token;
+  int first_row;
+  int num_rows;
+};
+
+/// Every thread that writes or reads something arrives for itself. One lane could arrive for its
+/// warp, but that is no faster, and compute-sanitizer does not follow it.
+template <class Config>
+class block_memory {
+  using stream_type = page_stream<typename Config::geometry>;
+  static constexpr int head_dim = Config::geometry::head_dim;
+
+ public:
+  using args_type = logits_args<Config::geometry::page_size>;
+  /// Loaders of q: those that do not load K, or all.
+  static constexpr int first_query_warp = stream_type::num_warps % warps_per_group;
+  static constexpr int num_query_threads = warpgroup_size - first_query_warp * wave_size;
+
+  /// The part of a fixed size.
+  struct ring_state {
+    barrier full[max_stages];
+    barrier empty[max_stages];
+    barrier query_full[max_query_slots];
+    barrier query_empty[max_query_slots];
+    query_piece pieces[max_query_slots];
+    /// One bit for each token of a stage, a word for each warp: its page is one.
+    std::uint32_t valid[max_stages][warps_per_group];
+  };
+
+  ring_state& ring;
+
+  KINDEX_DEVICE block_memory(const args_type& args, char* storage, ring_state& state)
+      : ring(state), plan_(args.shared), num_heads_(args.num_heads) {
+    query_ = storage;
+    weights_ = storage + plan_.num_query_slots * plan_.query_bytes;
+    stages_ = weights_ + plan_.num_query_slots * plan_.weight_bytes;
+  }
+
+  /// q of a slot, as [D/16][rows * heads][16 bytes].
+  KINDEX_DEVICE char* query_of(int slot) const { return query_ + slot * plan_.query_bytes; }
+  /// The weights of its columns.
+  KINDEX_DEVICE float* weights_of(int slot) const {
+    return reinterpret_cast<float*>(weights_ + slot * plan_.weight_bytes);
+  }
+  /// Tokens that each of its rows sees; they lie behind the weights.
+  KINDEX_DEVICE int* visible_of(int slot, int num_rows) const {
+    return reinterpret_cast<int*>(weights_of(slot) + num_rows * num_heads_);
+  }
+  /// K and scales of a pair.
+  KINDEX_DEVICE char* stage(int index) const { return stages_ + index * stage_bytes<head_dim>; }
+  /// Logits that wait: a computer's own are held_stride apart.
+  KINDEX_DEVICE float* held() const { return reinterpret_cast<float*>(stage(plan_.num_stages)); }
+
+  /// By one warp of computers.
+  KINDEX_DEVICE void init_barriers() {
+    if (lane_id() == 0) {
+#pragma unroll
+      for (int i = 0; i < max_stages; ++i) {
+        init_barrier(&ring.full[i], stream_type::num_arrivals);
+        init_barrier(&ring.empty[i], warpgroup_size);
+      }
+#pragma unroll
+      for (int i = 0; i < max_query_slots; ++i) {
+        // Of each loader: its copies, and what it wrote itself.
+        init_barrier(&ring.query_full[i], 2 * num_query_threads);
+        init_barrier(&ring.query_empty[i], num_computers * warpgroup_size);
+      }
+      publish_barriers();
+    }
+    __syncwarp();
+    if constexpr (stream_type::bulk) announce<k_loader, 2 * wave_size>();
+  }
+  /// By all, but for a warp that loads nothing but K.
+  static KINDEX_DEVICE void wait_for_barriers() {
+    sync_threads<everyone, stream_type::bulk ? block_size - wave_size : block_size>();
+  }
+  /// By that one.
+  static KINDEX_DEVICE void wait_for_barriers_only() { sync_threads<k_loader, 2 * wave_size>(); }
+
+ private:
+  // Barriers of the block. Not __syncthreads, which would have to be at one place in the code.
+  static constexpr int everyone = 1;
+  static constexpr int k_loader = 2;
+
+  const shared_plan& plan_;
+  int num_heads_;
+  char* query_;
+  char* weights_;
+  char* stages_;
+};
+
+#endif  // KINDEX_TARGET_SM90A
+
+}  // namespace detail::sm90
+KINDEX_NAMESPACE_END
