@@ -174,7 +174,7 @@ case_result harness::measure(const std::string& name, bench_case& subject) const
     const progress line("measuring " + name);
     result.time = time_launches(
         [&](std::int64_t set, hipStream_t stream) { return subject.launch(set, stream); },
-        subject.num_sets(), result.size.bytes());
+        subject.num_sets(), result.size.bytes(), subject.where());
   }
   result.checked = subject.check_output();
   return result;

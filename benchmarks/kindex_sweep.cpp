@@ -87,8 +87,11 @@ std::function<std::unique_ptr<bench_case>()> logits(std::vector<std::int32_t> le
   return [=] { return make_logits_case(pool_of(lens, page_size, layout), shape); };
 }
 
-std::function<std::unique_ptr<bench_case>()> stores(store_tokens which, std::int64_t tokens) {
-  return [=] { return make_store_case(pool_of(scenario_lens(64)), which, tokens); };
+std::function<std::unique_ptr<bench_case>()> stores(store_tokens which, std::int64_t tokens,
+                                                    page_layout layout = page_layout::preshuffled,
+                                                    inputs where = inputs::in_memory) {
+  return
+      [=] { return make_store_case(pool_of(scenario_lens(64), 64, layout), which, tokens, where); };
 }
 
 std::function<std::unique_ptr<bench_case>()> gathers(std::vector<std::int32_t> lens) {
@@ -137,11 +140,26 @@ std::vector<sweep_row> all_rows() {
       {"store/random_1024", stores(store_tokens::random, 1024), {}, 2.2},
       {"store/random_8192", stores(store_tokens::random, 8192), at_most(3.0), 7.8},
       {"store/random_65536", stores(store_tokens::random, 65536), copy_share(0.75), 42.3},
+      {"store/warm_64",
+       stores(store_tokens::random, 64, page_layout::preshuffled, inputs::in_caches),
+       {}},
+      {"store/warm_1024",
+       stores(store_tokens::random, 1024, page_layout::preshuffled, inputs::in_caches),
+       {}},
       {"store/decode_64", stores(store_tokens::newest, 64), {}},
       {"store/prefill_8192", stores(store_tokens::sequence, 8192), {}},
+      {"store/prefill_65536",
+       [] { return make_store_case(pool_of(equal_lens(8, 65536)), store_tokens::sequence, 65536); },
+       {}},
       {"gather/b64_8k", gathers(lens), copy_share(0.92), 40.8},
       {"logits/8k1k_cc64_plain64", logits(lens, {}, 64, page_layout::plain),
        like(scenario, 1.05, read, "preshuffled + 5 %")},
+      {"store/plain_64", stores(store_tokens::random, 64, page_layout::plain), at_most(1.8), 1.7},
+      {"store/plain_1024", stores(store_tokens::random, 1024, page_layout::plain), {}, 2.2},
+      {"store/plain_8192", stores(store_tokens::random, 8192, page_layout::plain), at_most(3.0),
+       7.8},
+      {"store/plain_65536", stores(store_tokens::random, 65536, page_layout::plain),
+       copy_share(0.75), 42.3},
       {"logits/8k1k_cc64_plain1", logits(lens, {}, 1, page_layout::plain), {}},
       {"logits/8k1k_cc64_page16", logits(lens, {}, 16), {}},
       {"logits/8k1k_cc64_page256", logits(lens, {}, 256), {}},
@@ -164,6 +182,9 @@ double limit_of(const harness& cases, const sweep_row& row, const case_result& r
   return row.aim.limit && result.time.has_value() ? row.aim.limit(cases, result) : 0;
 }
 
+/// What the runtime's copy takes for the bytes of a store or gather.
+double copy_time(const case_result& result) { return copy_microseconds(result.size.bytes()); }
+
 void print(const harness& cases, const std::vector<sweep_row>& rows_of_sweep) {
   std::FILE* const out = cases.text();
   std::fprintf(
@@ -173,7 +194,8 @@ void print(const harness& cases, const std::vector<sweep_row>& rows_of_sweep) {
       device_name().c_str(), static_cast<long long>(rotation_bytes() >> 20), ceilings().read,
       ceilings().copy, ceilings().write);
   text_table table;
-  table.add({"", "us", "GB/s", "of read", "of copy", "TFLOP/s", "goal", "goal us", "", "peer us"});
+  table.add({"", "us", "GB/s", "of read", "of copy", "TFLOP/s", "memcpy us", "goal", "goal us", "",
+             "peer us"});
   for (const sweep_row& row : rows_of_sweep) {
     const case_result* const result = cases.find(row.name);
     if (result == nullptr) continue;
@@ -184,14 +206,15 @@ void print(const harness& cases, const std::vector<sweep_row>& rows_of_sweep) {
                text_of("%.0f %%", 100 * rate / ceilings().read),
                text_of("%.0f %%", 100 * rate / ceilings().copy),
                result->size.flops > 0 ? text_of("%.0f", result->size.flops / time * 1e-6) : "",
-               row.aim.text, limit > 0 ? text_of("%.2f", limit) : "",
+               result->size.flops > 0 ? "" : text_of("%.2f", copy_time(*result)), row.aim.text,
+               limit > 0 ? text_of("%.2f", limit) : "",
                limit > 0 ? (time <= limit ? "met" : "missed") : "",
                row.peer > 0 ? text_of("%.2f", row.peer) : ""});
   }
   table.print(out);
   std::fprintf(out,
                "\nBytes: logits 132 a token, q, weights, 4 a logit; store 388 a token; gather 264 "
-               "a token.\n");
+               "a token. memcpy: as many bytes by the runtime's own copy.\n");
   const case_result* const paged = cases.find("logits/8k1k_cc64");
   const case_result* const page1 = cases.find("logits/8k1k_cc64_plain1");
   if (paged != nullptr && page1 != nullptr) {
@@ -222,6 +245,8 @@ int run(int argc, char** argv) {
       if (row.peer > 0) numbers["peer_us"] = row.peer;
       if (result.size.flops > 0) {
         numbers["tflops"] = result.size.flops / result.time->median * 1e-6;
+      } else {
+        numbers["memcpy_us"] = copy_time(result);
       }
     }
     return numbers;

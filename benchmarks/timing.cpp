@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -72,7 +73,7 @@ class scratch {
 }  // namespace
 
 timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>& launch,
-                     std::int64_t num_sets, std::int64_t bytes_per_set, int replays) {
+                     std::int64_t num_sets, std::int64_t bytes_per_set, inputs where, int replays) {
   // Whole rounds, so that the last set of a replay is as far from the first as any other.
   const std::int64_t rounds = (min_launches + num_sets - 1) / num_sets;
   const std::int64_t launches = rounds * num_sets;
@@ -103,7 +104,7 @@ timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>&
   };
   // Small inputs fit the caches, all sets together: other reads drive them out before each replay.
   // The read also keeps the device busy until the host has sent the replay.
-  const bool evict = num_sets * bytes_per_set < rotation_bytes();
+  const bool evict = where == inputs::in_memory && num_sets * bytes_per_set < rotation_bytes();
   const stream_shape shape = {num_compute_units() * 4, 8, false};
   std::vector<double> times;
   device_event before;
@@ -111,6 +112,7 @@ timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>&
   for (int i = -2; i < replays; ++i) {
     const std::size_t read = evict ? scratch::get().bytes() : scratch::get().bytes() / 16;
     check(read_stream(scratch::get().data(), read, shape, stream.get()), "read_stream");
+    if (where == inputs::in_caches) replay();
     before.record(stream.get());
     replay();
     after.record(stream.get());
@@ -123,6 +125,23 @@ timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>&
   result.fastest = times.front();
   result.slowest = times.back();
   return result;
+}
+
+double copy_microseconds(std::int64_t bytes) {
+  static std::map<std::int64_t, double> known;
+  const auto found = known.find(bytes);
+  if (found != known.end()) return found->second;
+  const auto each = static_cast<std::size_t>(bytes / 2);
+  const std::size_t apart = (each + 511) / 512 * 512;
+  const std::size_t half = scratch::get().bytes() / 2;
+  const std::int64_t num_sets =
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(half / apart), 1, num_sets_for(bytes));
+  if (each > half) return 0;
+  const auto copy = [&](std::int64_t set, hipStream_t stream) {
+    std::uint8_t* const from = scratch::get().data() + static_cast<std::size_t>(set) * apart;
+    return hipMemcpyAsync(from + half, from, each, hipMemcpyDeviceToDevice, stream);
+  };
+  return known[bytes] = time_launches(copy, num_sets, bytes).median;
 }
 
 const memory_ceilings& ceilings() {
@@ -141,7 +160,7 @@ const memory_ceilings& ceilings() {
             const stream_shape shape = {num_compute_units() * per_unit, unroll, passing};
             const timing time = time_launches(
                 [&](std::int64_t, hipStream_t stream) { return stream_kernel(shape, stream); }, 1,
-                static_cast<std::int64_t>(moved), 5);
+                static_cast<std::int64_t>(moved), inputs::in_memory, 5);
             rate = std::max(rate, static_cast<double>(moved) / time.median * 1e-3);
           }
         }

@@ -22,10 +22,20 @@ struct timing {
   bool graph = false;  ///< false where the device cannot capture
 };
 
+/// Where a launch finds its inputs.
+enum class inputs : std::uint8_t {
+  in_memory,
+  in_caches,  ///< as what was computed just before: all sets fit them together
+};
+
 /// Times `launch(set, stream)` over num_sets sets of inputs of which each launch touches
 /// bytes_per_set bytes.
 timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>& launch,
-                     std::int64_t num_sets, std::int64_t bytes_per_set, int replays = 15);
+                     std::int64_t num_sets, std::int64_t bytes_per_set,
+                     inputs where = inputs::in_memory, int replays = 15);
+
+/// Microseconds that the runtime's own copy takes to read bytes / 2 and write as many.
+double copy_microseconds(std::int64_t bytes);
 
 /// What the memory gives kernels that do nothing else, in GB/s: bytes read plus bytes written.
 struct memory_ceilings {

@@ -244,8 +244,9 @@ namespace {
 
 class store_case : public bench_case {
  public:
-  store_case(std::shared_ptr<const cache_pool> pool, store_tokens which, std::int64_t num_tokens)
-      : pool_(std::move(pool)), num_tokens_(num_tokens) {
+  store_case(std::shared_ptr<const cache_pool> pool, store_tokens which, std::int64_t num_tokens,
+             inputs where)
+      : pool_(std::move(pool)), num_tokens_(num_tokens), where_(where) {
     const auto num_caches = static_cast<std::int64_t>(pool_->caches.size());
     const std::vector<std::int32_t>& lens = pool_->shape.lens;
     const auto num_seqs = static_cast<std::int64_t>(lens.size());
@@ -264,6 +265,11 @@ class store_case : public bench_case {
         break;
     }
     num_sets_ = std::min(num_sets_for(size().bytes()), num_caches * per_cache);
+    if (where == inputs::in_caches) {
+      // A quarter of the caches: what they forget first is no part of it.
+      const std::int64_t fit = rotation_bytes() / 8 / 4 / size().bytes();
+      num_sets_ = std::clamp<std::int64_t>(fit, 1, num_sets_);
+    }
 
     std::vector<token> all;
     if (which == store_tokens::random) {
@@ -307,6 +313,7 @@ class store_case : public bench_case {
   }
 
   std::int64_t num_sets() const override { return num_sets_; }
+  inputs where() const override { return where_; }
 
   hipError_t launch(std::int64_t set, hipStream_t stream) const override {
     const auto cache = static_cast<std::size_t>(set) % pool_->caches.size();
@@ -382,6 +389,7 @@ class store_case : public bench_case {
 
   std::shared_ptr<const cache_pool> pool_;
   std::int64_t num_tokens_;
+  inputs where_;
   std::int64_t num_sets_ = 1;
   std::vector<token> first_set_;
   device_memory k_;
@@ -721,8 +729,9 @@ class logits_case : public bench_case {
 }  // namespace
 
 std::unique_ptr<bench_case> make_store_case(std::shared_ptr<const cache_pool> pool,
-                                            store_tokens which, std::int64_t num_tokens) {
-  return std::make_unique<store_case>(std::move(pool), which, num_tokens);
+                                            store_tokens which, std::int64_t num_tokens,
+                                            inputs where) {
+  return std::make_unique<store_case>(std::move(pool), which, num_tokens, where);
 }
 
 std::unique_ptr<bench_case> make_gather_case(std::shared_ptr<const cache_pool> pool,

@@ -17,6 +17,7 @@
 #include "support/device_buffer.hpp"
 #include "support/paged_cache.hpp"
 #include "synthetic.hpp"
+#include "timing.hpp"
 
 namespace kindex_bench {
 
@@ -109,6 +110,7 @@ class bench_case {
   virtual std::int64_t num_sets() const = 0;
   virtual hipError_t launch(std::int64_t set, hipStream_t stream) const = 0;
   virtual case_size size() const = 0;
+  virtual inputs where() const { return inputs::in_memory; }
   /// The cache of set 0.
   virtual const filled_cache& cache() const = 0;
   /// Overwrites what a launch of set 0 is to write.
@@ -125,7 +127,8 @@ enum class store_tokens : std::uint8_t {
 };
 
 std::unique_ptr<bench_case> make_store_case(std::shared_ptr<const cache_pool> pool,
-                                            store_tokens which, std::int64_t num_tokens);
+                                            store_tokens which, std::int64_t num_tokens,
+                                            inputs where = inputs::in_memory);
 
 /// Gathers num_seqs sequences at once.
 std::unique_ptr<bench_case> make_gather_case(std::shared_ptr<const cache_pool> pool,
