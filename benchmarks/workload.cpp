@@ -107,27 +107,28 @@ void compare_token(const std::uint8_t* found_k, float found_scale, const std::ui
   }
 }
 
-}  // namespace
-
-std::int64_t rotation_bytes() {
+/// 0 where there is none.
+std::int64_t last_level_cache_bytes() {
   if (kindex_test::is_emulated()) return 0;
   // What the attribute calls L2 is small on MI300; behind it are 256 MiB that all dies share.
-  std::int64_t cache = std::int64_t{256} << 20;
-  if (kindex_test::is_nvidia()) {
-    int device = 0;
-    int l2 = 0;
-    check(hipGetDevice(&device), "hipGetDevice");
-    check(hipDeviceGetAttribute(&l2, hipDeviceAttributeL2CacheSize, device),
-          "hipDeviceGetAttribute");
-    cache = l2;
-  }
-  return 8 * cache;
+  if (!kindex_test::is_nvidia()) return std::int64_t{256} << 20;
+  int device = 0;
+  int l2 = 0;
+  check(hipGetDevice(&device), "hipGetDevice");
+  check(hipDeviceGetAttribute(&l2, hipDeviceAttributeL2CacheSize, device), "hipDeviceGetAttribute");
+  return l2;
 }
 
-std::int64_t num_sets_for(std::int64_t bytes) {
+}  // namespace
+
+std::int64_t rotation_bytes() { return 8 * last_level_cache_bytes(); }
+
+std::int64_t num_sets_for(std::int64_t bytes, inputs where) {
   constexpr std::int64_t most = 512;
-  static const std::int64_t wanted = rotation_bytes();
-  return std::clamp<std::int64_t>((wanted + bytes - 1) / bytes, 1, most);
+  // A quarter of the cache: what it forgets first is no part of it.
+  const std::int64_t sets = where == inputs::in_caches ? last_level_cache_bytes() / 4 / bytes
+                                                       : (rotation_bytes() + bytes - 1) / bytes;
+  return std::clamp<std::int64_t>(sets, 1, most);
 }
 
 std::vector<std::int32_t> uniform_lens(int count, int shortest, int longest) {
@@ -264,12 +265,7 @@ class store_case : public bench_case {
         per_cache = pool_->shape.num_tokens() / num_tokens_;
         break;
     }
-    num_sets_ = std::min(num_sets_for(size().bytes()), num_caches * per_cache);
-    if (where == inputs::in_caches) {
-      // A quarter of the caches: what they forget first is no part of it.
-      const std::int64_t fit = rotation_bytes() / 8 / 4 / size().bytes();
-      num_sets_ = std::clamp<std::int64_t>(fit, 1, num_sets_);
-    }
+    num_sets_ = std::min(num_sets_for(size().bytes(), where), num_caches * per_cache);
 
     std::vector<token> all;
     if (which == store_tokens::random) {

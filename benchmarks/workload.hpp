@@ -26,7 +26,7 @@ namespace kindex_bench {
 std::int64_t rotation_bytes();
 
 /// Sets of inputs for an operation that touches this many bytes of each.
-std::int64_t num_sets_for(std::int64_t bytes);
+std::int64_t num_sets_for(std::int64_t bytes, inputs where = inputs::in_memory);
 
 // Caches ----------------------------------------------------------------------------------------
 
@@ -110,6 +110,7 @@ class bench_case {
   virtual std::int64_t num_sets() const = 0;
   virtual hipError_t launch(std::int64_t set, hipStream_t stream) const = 0;
   virtual case_size size() const = 0;
+  /// Where its launches are to find their inputs.
   virtual inputs where() const { return inputs::in_memory; }
   /// The cache of set 0.
   virtual const filled_cache& cache() const = 0;

@@ -998,7 +998,7 @@ slot_bytes != 0;
 END
 
 hopper 'Hopper: K before the barriers are there' detail/loader_sm90.hpp '*every way*' << 'END'
-memory_.wait_for_barriers_only();
+memory_.wait_for_barriers_as_k_loader();
 ====
 
 END

@@ -44,7 +44,7 @@ struct query_piece {
 };
 
 /// Every thread that writes or reads something arrives for itself. One lane could arrive for its
-/// warp, but that is no faster, and compute-sanitizer does not follow it.
+/// warp, but that is slower, and compute-sanitizer does not follow it.
 template <class Config>
 class block_memory {
   using stream_type = page_stream<typename Config::geometry>;
@@ -114,8 +114,10 @@ class block_memory {
   static KINDEX_DEVICE void wait_for_barriers() {
     sync_threads<everyone, stream_type::bulk ? block_size - wave_size : block_size>();
   }
-  /// By that one.
-  static KINDEX_DEVICE void wait_for_barriers_only() { sync_threads<k_loader, 2 * wave_size>(); }
+  /// By that warp.
+  static KINDEX_DEVICE void wait_for_barriers_as_k_loader() {
+    sync_threads<k_loader, 2 * wave_size>();
+  }
 
  private:
   // Barriers of the block. Not __syncthreads, which would have to be at one place in the code.

@@ -50,7 +50,7 @@ class computer {
       : args_(args),
         memory_(memory),
         ring_(memory.ring),
-        shared_(args.shared),
+        plan_(args.shared),
         held_(memory.held() + static_cast<int>(threadIdx.x) - warpgroup_size),
         warpgroup_(warpgroup),
         warp_(warp) {}
@@ -69,17 +69,17 @@ class computer {
         if (turn_ == warpgroup_ - 1) {
           if (num_held == 0) first_held = token;
           compute_pair(query, held_ + num_held * piece.num_rows * held_stride);
-          if (++num_held == shared_.num_held_pairs) {
+          if (++num_held == plan_.num_held_pairs) {
             write_logits(piece, query, first_held, num_held);
             num_held = 0;
           }
         }
         turn_ = turn_ + 1 == num_computers ? 0 : turn_ + 1;
-        position_.advance(shared_.num_stages);
+        position_.advance(plan_.num_stages);
       }
       write_logits(piece, query, first_held, num_held);
       arrive(&ring_.query_empty[slot]);
-      query_position_.advance(shared_.num_query_slots);
+      query_position_.advance(plan_.num_query_slots);
     }
   }
 
@@ -284,7 +284,7 @@ class computer {
   const args_type& args_;
   const memory_type& memory_;
   typename memory_type::ring_state& ring_;
-  const shared_plan& shared_;
+  const shared_plan& plan_;
   float* const held_;  // of this thread: logits that wait, held_stride from one to the next
   const int warpgroup_;
   const int warp_;  // of its warpgroup

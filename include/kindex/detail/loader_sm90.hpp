@@ -35,14 +35,14 @@ class loader {
 
  public:
   KINDEX_DEVICE loader(const args_type& args, const memory_type& memory, int warp)
-      : args_(args), memory_(memory), ring_(memory.ring), shared_(args.shared), warp_(warp) {}
+      : args_(args), memory_(memory), ring_(memory.ring), plan_(args.shared), warp_(warp) {}
 
   KINDEX_DEVICE void run() {
     // A launch begins with cold instruction caches: a warp that loads K, and nothing else, executes
     // no instruction that only others need, and waits for none of them.
     if (stream_type::bulk && warp_ < first_query_warp) {
       const block_work work = divide_work(args_, sequence_start_cost);
-      memory_.wait_for_barriers_only();
+      memory_.wait_for_barriers_as_k_loader();
       load_pieces<true, false>(work);
     } else {
       load_probable_query();
@@ -57,21 +57,20 @@ class loader {
   template <bool LoadsK, bool LoadsQuery>
   KINDEX_DEVICE void load_pieces(const block_work& work) {
     stream_type stream(args_, warp_);
-    for_each_piece(
-        args_, work, sequence_start_cost, [&](int seq, int num_tokens, int first, int end) {
-          const std::int64_t end_unit_token = std::int64_t{end} * unit_tokens;
-          const int end_token =
-              num_tokens < end_unit_token ? num_tokens : static_cast<int>(end_unit_token);
-          KINDEX_PLAIN_LOOP
-          for (int row = 0; row < args_.next_n; row += shared_.rows_at_once) {
-            const int rest = args_.next_n - row;
-            if constexpr (LoadsQuery) {
-              load_query({seq, first * unit_tokens, end_token, row,
-                          rest < shared_.rows_at_once ? rest : shared_.rows_at_once});
-            }
-            if constexpr (LoadsK) load_pairs(stream, seq, first * unit_tokens, end_token);
-          }
-        });
+    for_each_piece(args_, work, sequence_start_cost,
+                   [&](int seq, int num_tokens, int first, int end) {
+                     const int end_token = end_of_tokens(num_tokens, end);
+                     KINDEX_PLAIN_LOOP
+                     for (int row = 0; row < args_.next_n; row += plan_.rows_at_once) {
+                       const int rest = args_.next_n - row;
+                       if constexpr (LoadsQuery) {
+                         load_query({seq, first * unit_tokens, end_token, row,
+                                     rest < plan_.rows_at_once ? rest : plan_.rows_at_once});
+                       }
+                       if constexpr (LoadsK)
+                         load_pairs(stream, seq, first * unit_tokens, end_token);
+                     }
+                   });
     if constexpr (LoadsQuery) load_query({-1, 0, 0, 0, 0});
   }
 
@@ -82,7 +81,7 @@ class loader {
     // A product that wraps makes a bad guess, but never a sequence that is not there.
     probable_seq_ = static_cast<int>(
         args_.num_blocks.divide(static_cast<std::uint32_t>(args_.num_seqs) * blockIdx.x));
-    copy_query({probable_seq_, 0, 0, 0, shared_.rows_at_once});
+    copy_query({probable_seq_, 0, 0, 0, plan_.rows_at_once});
   }
 
   /// q, the weights, what the rows see. Nothing is waited for but a free slot.
@@ -104,7 +103,7 @@ class loader {
     }
     if (thread == 0) ring_.pieces[slot] = piece;
     arrive(full);
-    query_position_.advance(shared_.num_query_slots);
+    query_position_.advance(plan_.num_query_slots);
   }
 
   static KINDEX_DEVICE int query_thread() {
@@ -162,7 +161,7 @@ class loader {
       const int stage = position_.stage;
       wait(&ring_.empty[stage], position_.parity ^ 1);
       stream.load(token, {memory_.stage(stage), ring_.valid[stage], &ring_.full[stage]});
-      position_.advance(shared_.num_stages);
+      position_.advance(plan_.num_stages);
     }
     started_ = true;
   }
@@ -170,7 +169,7 @@ class loader {
   const args_type& args_;
   const memory_type& memory_;
   typename memory_type::ring_state& ring_;
-  const shared_plan& shared_;
+  const shared_plan& plan_;
   const int warp_;
   int probable_seq_ = -1;  // whose q was asked for, and may be the wrong one
   bool started_ = false;   // the first piece's K is on its way

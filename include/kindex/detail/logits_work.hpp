@@ -114,6 +114,12 @@ KINDEX_DEVICE std::uint32_t units_of(int tokens) {
   return (static_cast<std::uint32_t>(tokens) + unit_tokens - 1) / unit_tokens;
 }
 
+/// Where the tokens of a sequence's units before end_unit end.
+KINDEX_DEVICE int end_of_tokens(int num_tokens, int end_unit) {
+  const std::int64_t end_token = std::int64_t{end_unit} * unit_tokens;
+  return num_tokens < end_token ? num_tokens : static_cast<int>(end_token);
+}
+
 /// What a sequence weighs in the division: its units, and what it costs to begin one (to fetch q).
 /// Without that, one block would get all of many short sequences.
 KINDEX_DEVICE std::uint32_t sequence_cost(int tokens, int start_cost) {

@@ -138,8 +138,7 @@ class page_stream {
   /// Turns to units first, first + step, … below end of a sequence with num_tokens > 0 tokens.
   KINDEX_DEVICE void start(std::int64_t seq, int num_tokens, int first_unit, int end_unit,
                            int unit_step) {
-    const std::int64_t end_token = std::int64_t{end_unit} * unit_tokens;
-    num_tokens_ = num_tokens < end_token ? num_tokens : static_cast<int>(end_token);
+    num_tokens_ = end_of_tokens(num_tokens, end_unit);
     const auto last_token = static_cast<std::uint32_t>(num_tokens_ - 1);
     // Pages of one token: the next chunk is the next unit. Small ones: a unit may straddle two.
     constexpr int most_chunk = unit_in_page ? wave_size : wave_size - unit_tokens / tile_tokens;

@@ -77,6 +77,7 @@ class page_stream {
   static constexpr bool whole_pages = page_size == piece_tokens && page_size < 64;
   static constexpr int piece_k_bytes = piece_tokens * head_dim;
   static constexpr int piece_scale_bytes = piece_tokens * 4 * num_scales;
+  static constexpr int piece_bytes = piece_k_bytes + piece_scale_bytes;
   /// Of a warpgroup, those that load.
   static constexpr int num_warps = bulk ? 1 : warps_per_group;
   /// Arrivals that fill a stage: of every thread that writes to it, and of each one's copies if
@@ -133,21 +134,19 @@ class page_stream {
     constexpr int mask = head_dim < 128 ? head_dim / unit_bytes - 1 : 7;
     const int place = bulk ? unit * 256 + row * unit_bytes
                            : row * head_dim + (unit ^ (row / rows_per_line & mask)) * unit_bytes;
-    return piece * (piece_k_bytes + piece_scale_bytes) +
-           (tile - piece * tiles) * tile_tokens * head_dim + place;
+    return piece * piece_bytes + (tile - piece * tiles) * tile_tokens * head_dim + place;
   }
   /// Where it keeps the scales of a token.
   static KINDEX_DEVICE int scale_offset_in_stage(int token) {
     const int piece = piece_tokens == pair_tokens ? 0 : token / piece_tokens;
-    return piece * (piece_k_bytes + piece_scale_bytes) + piece_k_bytes +
-           (token - piece * piece_tokens) * 4 * num_scales;
+    return piece * piece_bytes + piece_k_bytes + (token - piece * piece_tokens) * 4 * num_scales;
   }
 
  private:
   /// One warp; a lane copies one piece.
   KINDEX_DEVICE void load_in_bulk(int token, const stage_view& to) const {
     constexpr int pieces = pair_tokens / piece_tokens;
-    constexpr std::uint32_t piece_bytes = piece_k_bytes + piece_scale_bytes;
+    constexpr std::uint32_t bytes = piece_bytes;
     const int piece = lane_id() % pieces;
     const int first = token + piece * piece_tokens;
     const int entry = entry_of(first);
@@ -157,7 +156,7 @@ class page_stream {
     if (lane_id() < warps_per_group) {
       to.valid[lane_id()] = tokens_of(wanted_pieces);
       if (lane_id() == 0) {
-        arrive_expecting(to.full, static_cast<std::uint32_t>(__popc(wanted_pieces)) * piece_bytes);
+        arrive_expecting(to.full, static_cast<std::uint32_t>(__popc(wanted_pieces)) * bytes);
       } else {
         arrive(to.full);
       }
@@ -165,9 +164,9 @@ class page_stream {
     __syncwarp();
     if (wanted) {
       const char* const page = page_address(id);
-      char* const data = to.data + piece * piece_bytes;
+      char* const data = to.data + piece * bytes;
       if constexpr (whole_pages) {
-        copy_bulk(data, page, piece_bytes, to.full);
+        copy_bulk(data, page, bytes, to.full);
       } else {
         const int token_in_page = first - entry * args_.pages.page_size();
         copy_bulk(data, page + token_in_page * head_dim, piece_k_bytes, to.full);
