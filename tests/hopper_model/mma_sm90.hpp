@@ -57,11 +57,10 @@ void copy_async(void* to, const void* from) {
 inline void wait_for_copies() { hopper_model::wait_for_copies(); }
 inline void arrive_when_copied(barrier* b) { hopper_model::arrive_when_copied(b); }
 
-inline std::uint64_t operand(const void* start, std::uint32_t dim_step_bytes,
-                             std::uint32_t row_step_bytes) {
-  return (hopper_model::shared_offset(start) & 0x3FFFFu) >> 4 |
-         static_cast<std::uint64_t>(dim_step_bytes >> 4) << 16 |
-         static_cast<std::uint64_t>(row_step_bytes >> 4) << 32;
+using operand = std::uint32_t;
+
+inline operand operand_at(const void* start, std::uint32_t dim_step_bytes) {
+  return (hopper_model::shared_offset(start) & 0x3FFFFu) >> 4 | dim_step_bytes >> 4 << 16;
 }
 
 struct token_fragment {
@@ -87,7 +86,7 @@ struct matrix_instruction {
   float* d;
   int columns;
   token_fragment quad[4];
-  std::uint64_t b;
+  operand b;
   bool accumulate;
   bool last_of_group;
 };
@@ -99,7 +98,7 @@ inline std::deque<matrix_instruction>& own_queue() {
 inline void begin_multiply() {}
 
 template <int Columns>
-void multiply(float (&d)[Columns / 2], const token_fragment& a, std::uint64_t b, int accumulate) {
+void multiply(float (&d)[Columns / 2], const token_fragment& a, operand b, int accumulate) {
   matrix_instruction one = {d, Columns, {}, b, accumulate != 0, false};
   for (unsigned half = 0; half < 2; ++half) {
     const std::uint64_t* all = hopper_model::exchange(
@@ -124,9 +123,9 @@ inline void execute(const matrix_instruction& one) {
     }
     return values;
   }();
-  const auto start = static_cast<std::uint32_t>(one.b & 0x3FFF) << 4;
-  const auto dim_step = static_cast<std::uint32_t>(one.b >> 16 & 0x3FFF) << 4;
-  const auto row_step = static_cast<std::uint32_t>(one.b >> 32 & 0x3FFF) << 4;
+  const std::uint32_t start = (one.b & 0x3FFF) << 4;
+  const std::uint32_t dim_step = (one.b >> 16 & 0x3FFF) << 4;
+  constexpr std::uint32_t row_step = 128;
   for (int j = 0; j < one.columns / 8; ++j) {
     for (int i = 0; i < 4; ++i) {
       const unsigned column = static_cast<unsigned>(8 * j + i % 2) + hopper_model::lane() % 4 * 2;

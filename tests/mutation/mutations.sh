@@ -1036,13 +1036,19 @@ END
 hopper 'Hopper: a warpgroup keeps a slot of q' detail/computer_sm90.hpp '*every way*' << 'END'
 arrive(&ring_.query_empty[slot]);
 ====
-if (warpgroup_ != 2) arrive(&ring_.query_empty[slot]);
+if (position_.stage % num_computers != 1) arrive(&ring_.query_empty[slot]);
 END
 
 hopper 'Hopper: held logits a pair apart, not three' detail/computer_sm90.hpp '*more rows*' << 'END'
-own_token + i * num_computers * pair_tokens;
+own_token + i * tokens_between_turns;
 ====
 own_token + i * pair_tokens;
+END
+
+hopper 'Hopper: turns begin anew with every sequence' detail/computer_sm90.hpp '*every way*' << 'END'
+turn_ = token - piece.first_token - num_pairs * pair_tokens;
+====
+static_cast<void>(num_pairs);
 END
 
 hopper 'Hopper: rows of held logits change places' detail/computer_sm90.hpp '*every way*' << 'END'

@@ -26,9 +26,11 @@ struct ring_position {
   int stage = 0;
   std::uint32_t parity = 0;
 
-  KINDEX_DEVICE void advance(int num_stages) {
-    if (++stage == num_stages) {
-      stage = 0;
+  /// By a step that divides the number of stages.
+  KINDEX_DEVICE void advance(int num_stages, int step = 1) {
+    stage += step;
+    if (stage >= num_stages) {
+      stage -= num_stages;
       parity ^= 1;
     }
   }

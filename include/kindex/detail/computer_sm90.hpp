@@ -35,6 +35,7 @@ class computer {
   static constexpr int num_scales = geometry::num_scales;
   static constexpr int heads = Config::heads;  // of one matrix instruction
   static constexpr int steps = head_dim / 32;  // of the matrix instruction
+  static constexpr int tokens_between_turns = num_computers * pair_tokens;
   /// K of a pair stays in registers while heads pass by, and its stage is free at once; 256 dims
   /// take too many.
   static constexpr bool resident_k = head_dim <= 128;
@@ -52,8 +53,9 @@ class computer {
         ring_(memory.ring),
         plan_(args.shared),
         held_(memory.held() + static_cast<int>(threadIdx.x) - warpgroup_size),
-        warpgroup_(warpgroup),
-        warp_(warp) {}
+        warp_(warp),
+        turn_((warpgroup - 1) * pair_tokens),
+        position_{warpgroup - 1, 0} {}
 
   KINDEX_DEVICE void run() {
     for (;;) {
@@ -63,21 +65,21 @@ class computer {
       if (piece.seq < 0) return;
       fence_async_proxy();  // q was written by ordinary copies
       const query_view query(memory_, args_.num_heads, slot, piece.num_rows);
-      int first_held = 0;  // token
-      int num_held = 0;    // pairs
-      for (int token = piece.first_token; token < piece.end_token; token += pair_tokens) {
-        if (turn_ == warpgroup_ - 1) {
-          if (num_held == 0) first_held = token;
-          compute_pair(query, held_ + num_held * piece.num_rows * held_stride);
-          if (++num_held == plan_.num_held_pairs) {
-            write_logits(piece, query, first_held, num_held);
-            num_held = 0;
-          }
+      int token = piece.first_token + turn_;
+      int first_held = token;
+      int num_held = 0;  // pairs
+      for (; token < piece.end_token; token += tokens_between_turns) {
+        compute_pair(query, held_ + num_held * piece.num_rows * held_stride);
+        position_.advance(plan_.num_stages, num_computers);
+        if (++num_held == plan_.num_held_pairs) {
+          write_logits(piece, query, first_held, num_held);
+          first_held = token + tokens_between_turns;
+          num_held = 0;
         }
-        turn_ = turn_ + 1 == num_computers ? 0 : turn_ + 1;
-        position_.advance(plan_.num_stages);
       }
       write_logits(piece, query, first_held, num_held);
+      const int num_pairs = (piece.end_token - piece.first_token + pair_tokens - 1) / pair_tokens;
+      turn_ = token - piece.first_token - num_pairs * pair_tokens;
       arrive(&ring_.query_empty[slot]);
       query_position_.advance(plan_.num_query_slots);
     }
@@ -86,18 +88,17 @@ class computer {
  private:
   /// Where q of a piece is.
   struct query_view {
-    const char* q;
-    const float* weights;
     int num_columns;
-    const int* visible;        // of each row
-    std::uint32_t step_bytes;  // from 16 dims to the next
+    operand q;             // of the first columns and dims
+    const float* weights;  // of this lane's first columns
+    const int* visible;    // of each row
 
     KINDEX_DEVICE query_view(const memory_type& memory, int num_heads, int slot, int num_rows)
-        : q(memory.query_of(slot)),
-          weights(memory.weights_of(slot)),
-          num_columns(num_rows * num_heads),
-          visible(memory.visible_of(slot, num_rows)),
-          step_bytes(static_cast<std::uint32_t>(num_columns) * unit_bytes) {}
+        : num_columns(num_rows * num_heads),
+          q(operand_at(memory.query_of(slot),
+                       static_cast<std::uint32_t>(num_columns) * unit_bytes)),
+          weights(memory.weights_of(slot) + lane_id() % 4 * 2),
+          visible(memory.visible_of(slot, num_rows)) {}
   };
 
   /// After the quad's exchange, lane l finishes one token of the warp's 32: of tile 2*warp + (l &
@@ -176,7 +177,7 @@ class computer {
       const float* value = held_ + row * held_stride;
 #pragma unroll 4
       for (int i = 0; i < num_pairs; ++i) {
-        const int token = own_token + i * num_computers * pair_tokens;
+        const int token = own_token + i * tokens_between_turns;
         if (token < end) logits[token] = *value;
         value += piece.num_rows * held_stride;
       }
@@ -204,8 +205,8 @@ class computer {
       if (i % 2 == 0) {
 #pragma unroll
         for (int j = 0; j < heads / 8; ++j) {
-          weight[j] = *reinterpret_cast<const float2*>(query.weights + column + i / 2 * heads +
-                                                       8 * j + lane_id() % 4 * 2);
+          weight[j] =
+              *reinterpret_cast<const float2*>(query.weights + column + i / 2 * heads + 8 * j);
         }
       }
       if (next < num_halves) {
@@ -233,15 +234,15 @@ class computer {
   /// Begins q . k of `heads` columns of q with one half of the tokens.
   KINDEX_DEVICE void multiply_half(const pair_fragments& tokens, const query_view& query,
                                    int column, int half, products& dot) {
-    const std::uint64_t q =
-        operand(query.q + column * unit_bytes, query.step_bytes, 8 * unit_bytes);
-    const std::uint64_t q_step = 2 * query.step_bytes >> 4;
+    // In steps of 16 bytes: one a column, all columns for 16 dims.
+    const operand q = query.q + static_cast<operand>(column);
+    const auto q_step = static_cast<operand>(2 * query.num_columns);
     if constexpr (!resident_k) load_half(tokens.stage, half, tokens.half[0]);
     begin_multiply();
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
       multiply<heads>(dot[step / (steps / num_scales)], tokens.half[resident_k ? half : 0][step],
-                      q + step * q_step, step % (steps / num_scales) != 0);
+                      q + static_cast<operand>(step) * q_step, step % (steps / num_scales) != 0);
     }
     commit_multiply();
   }
@@ -286,9 +287,8 @@ class computer {
   typename memory_type::ring_state& ring_;
   const shared_plan& plan_;
   float* const held_;  // of this thread: logits that wait, held_stride from one to the next
-  const int warpgroup_;
-  const int warp_;  // of its warpgroup
-  int turn_ = 0;
+  const int warp_;     // of its warpgroup
+  int turn_;           // the next pair of this warpgroup is so many tokens away
   ring_position position_;
   ring_position query_position_;
 };

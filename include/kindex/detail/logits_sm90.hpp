@@ -37,8 +37,9 @@ class unit_engine {
   /// All of a block's work, by all of its threads.
   KINDEX_DEVICE void run() {
     // The compiler must see that a warp does not diverge around the matrix instructions.
-    const int warpgroup = shuffle(static_cast<int>(threadIdx.x) / warpgroup_size, 0);
-    const int warp = static_cast<int>(threadIdx.x) % warpgroup_size / wave_size;
+    const auto thread = static_cast<unsigned>(threadIdx.x);
+    const int warpgroup = shuffle(static_cast<int>(thread / warpgroup_size), 0);
+    const int warp = static_cast<int>(thread % warpgroup_size / wave_size);
     if (warpgroup > 0) {
       if (threadIdx.x >= block_size - wave_size) memory_.init_barriers();
       memory_.wait_for_barriers();

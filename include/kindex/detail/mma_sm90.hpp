@@ -110,13 +110,13 @@ KINDEX_DEVICE void arrive_when_copied(barrier* b) {
 
 // Matrix instructions -----------------------------------------------------------------------------
 
-/// Operand in shared memory without swizzle: steps between neighbouring core matrices along the
-/// dims and along the rows (tokens or heads).
-KINDEX_DEVICE std::uint64_t operand(const void* start, std::uint32_t dim_step_bytes,
-                                    std::uint32_t row_step_bytes) {
-  return (shared_address(start) & 0x3FFFFu) >> 4 |
-         static_cast<std::uint64_t>(dim_step_bytes >> 4) << 16 |
-         static_cast<std::uint64_t>(row_step_bytes >> 4) << 32;
+/// Operand in shared memory without swizzle, whose core matrices of neighbouring heads lie side by
+/// side: the half of its descriptor that is not the same for all. Adding n moves it by 16 n bytes.
+using operand = std::uint32_t;
+
+/// `dim_step_bytes`: from a core matrix to that of the next 16 dims.
+KINDEX_DEVICE operand operand_at(const void* start, std::uint32_t dim_step_bytes) {
+  return (shared_address(start) & 0x3FFFFu) >> 4 | dim_step_bytes >> 4 << 16;
 }
 
 KINDEX_DEVICE void begin_multiply() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -148,10 +148,12 @@ KINDEX_DEVICE token_fragment load_fragment(const void* row) {
 /// d (+)= a x b: 64 tokens x Columns heads over 32 dims. Thread: tokens 16*warp + lane/4 (d[4j],
 /// d[4j+1]) and 8 more (d[4j+2], d[4j+3]); columns 8j + 2*(lane%4) and 1 more.
 template <int Columns>
-KINDEX_DEVICE void multiply(float (&d)[Columns / 2], const token_fragment& a, std::uint64_t b,
+KINDEX_DEVICE void multiply(float (&d)[Columns / 2], const token_fragment& a, operand heads,
                             int accumulate) {
   static_assert(Columns == 8 || Columns == 16 || Columns == 32 || Columns == 64,
                 "kindex: on Hopper a Config's heads are 8, 16, 32 or 64");
+  constexpr std::uint64_t core_matrix_bytes = 128;
+  const std::uint64_t b = core_matrix_bytes >> 4 << 32 | heads;
   if constexpr (Columns == 8) {
     asm volatile(
         "{\n"

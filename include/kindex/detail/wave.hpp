@@ -44,7 +44,11 @@ KINDEX_DEVICE std::uint32_t uniform(std::uint32_t value) {
 /// What ballot returns if all lanes agree.
 inline constexpr std::uint64_t all_lanes = ~std::uint64_t{0} >> (64 - wave_size);
 
-KINDEX_DEVICE int lane_id() { return static_cast<int>(threadIdx.x) % wave_size; }
+/// Unsigned division: what is computed from a number that might be negative takes more
+/// instructions.
+KINDEX_DEVICE int lane_id() {
+  return static_cast<int>(static_cast<unsigned>(threadIdx.x) % wave_size);
+}
 
 /// The same, but what is computed from it is computed there: the compiler would otherwise do it
 /// once, at the start of a kernel, and keep it in registers all along.
@@ -57,7 +61,9 @@ KINDEX_DEVICE unsigned fresh_lane_id() {
 }
 
 /// Which wave of the block this is.
-KINDEX_DEVICE int wave_id() { return uniform(static_cast<int>(threadIdx.x) / wave_size); }
+KINDEX_DEVICE int wave_id() {
+  return uniform(static_cast<int>(static_cast<unsigned>(threadIdx.x) / wave_size));
+}
 
 /// The value that another lane of this wave holds. All lanes of the wave take part.
 template <class T>
