@@ -149,6 +149,12 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size) void store_kernel([[maybe_un
                               static_cast<unsigned>(threadIdx.x) / Config::lanes_per_token;
   const std::uint32_t last = args.num_tokens - 1;
   const std::uint32_t existing = token < last ? token : last;
+  const auto own_part_of = [&](std::uint32_t row) {
+    return args.k + row * args.k_row_stride_bytes +
+           unit * unit_elements * element_bytes(Config::k_type);
+  };
+  // Only the slot says whether the row may be read.
+  prefetch(own_part_of(existing));
   const std::int64_t slot =
       __builtin_expect(args.slots_are_int64, 1)
           ? static_cast<const std::int64_t*>(args.slots)[existing]
@@ -158,9 +164,7 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size) void store_kernel([[maybe_un
       static_cast<std::uint64_t>(slot) >= static_cast<std::uint64_t>(args.num_slots_in_cache)) {
     return;
   }
-  const char* const row = args.k + token * args.k_row_stride_bytes;
-  const auto elements =
-      load_unit_of_k<Config>(args, row + unit * unit_elements * element_bytes(Config::k_type));
+  const auto elements = load_unit_of_k<Config>(args, own_part_of(token));
   const std::uint32_t amax_bits = group_amax_bits<Config::lanes_per_group>(elements);
   u32x4 packed;
   float scale;

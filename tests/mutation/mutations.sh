@@ -129,16 +129,16 @@ END
 
 device 'store: rows of k are taken to be dense' store.hpp "$store" \
   'store: a slice of a wider*,store: every geometry*' << 'END'
-token * args.k_row_stride_bytes
+row * args.k_row_stride_bytes
 ====
-token * std::int64_t{geometry::head_dim * element_bytes(Config::k_type)}
+row * std::int64_t{geometry::head_dim * element_bytes(Config::k_type)}
 END
 
 device 'store: 32-bit offsets of rows of k' store.hpp "$store" \
   'store: rows of k beyond*' << 'END'
-token * args.k_row_stride_bytes
+row * args.k_row_stride_bytes
 ====
-token * static_cast<std::uint32_t>(args.k_row_stride_bytes)
+row * static_cast<std::uint32_t>(args.k_row_stride_bytes)
 END
 
 device 'store: 32-bit offsets of pages' store.hpp "$store" 'store: pages around*' << 'END'

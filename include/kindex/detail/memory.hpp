@@ -86,6 +86,14 @@ KINDEX_DEVICE void store_unit(void* address, u32x4 value) {
   }
 }
 
+/// Begins to bring what is at an address nearer, where there is an instruction for that. The address
+/// need not be mapped.
+KINDEX_DEVICE void prefetch([[maybe_unused]] const void* address) {
+#if KINDEX_PLATFORM_NVIDIA
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+#endif
+}
+
 #endif  // KINDEX_DEVICE_COMPILER
 
 /// Alignment that a K unit inside a page is sure to have: pages of one token are 4-byte aligned
