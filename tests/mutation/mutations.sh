@@ -1040,9 +1040,9 @@ if (position_.stage % num_computers != 1) arrive(&ring_.query_empty[slot]);
 END
 
 hopper 'Hopper: held logits a pair apart, not three' detail/computer_sm90.hpp '*more rows*' << 'END'
-own_token + i * tokens_between_turns;
+first_own + i * tokens_between_turns;
 ====
-own_token + i * pair_tokens;
+first_own + i * pair_tokens;
 END
 
 hopper 'Hopper: turns begin anew with every sequence' detail/computer_sm90.hpp '*every way*' << 'END'
@@ -1063,7 +1063,7 @@ page_size == unit_tokens ? wave_size
 page_size % unit_tokens == 0 ? wave_size
 END
 
-hopper 'Hopper: a stage of plain pages is full too soon' detail/page_stream_sm90.hpp '*every way*' << 'END'
+hopper 'Hopper: a stage of pages of one token is full too soon' detail/page_stream_sm90.hpp '*every way*' << 'END'
 2 * num_warps * wave_size;
 ====
 num_warps * wave_size;
@@ -1076,15 +1076,15 @@ hopper 'Hopper: one bit for two small pages' detail/page_stream_sm90.hpp '*every
 END
 
 hopper 'Hopper: scales of small pages a page late' detail/page_stream_sm90.hpp '*every way*' << 'END'
-(token - piece * piece_tokens) * 4 * num_scales;
+token % piece_tokens * 4 * num_scales;
 ====
 token * 4 * num_scales;
 END
 
-hopper 'Hopper: plain rows of another token' detail/page_stream_sm90.hpp '*every way*' << 'END'
-const int row = r + lane_id() / units;
+hopper 'Hopper: plain rows without the gap between blocks' detail/page_stream_sm90.hpp '*every way*' << 'END'
+in_piece * head_dim + in_piece / block_rows * gap_bytes
 ====
-const int row = r + lane_id() % units;
+in_piece * head_dim
 END
 
 hopper 'Hopper: the second half of K instead of the first' detail/computer_sm90.hpp '*every way*' << 'END'

@@ -101,25 +101,23 @@ class computer {
           visible(memory.visible_of(slot, num_rows)) {}
   };
 
-  /// After the quad's exchange, lane l finishes one token of the warp's 32: of tile 2*warp + (l &
-  /// 1), number 8 * (l>>1 & 1) + l/4.
-  static KINDEX_DEVICE int own_token_of_warp() {
+  /// After the quad's exchange, each lane finishes one token of a pair.
+  KINDEX_DEVICE int own_token() const {
     const int lane = lane_id();
-    return lane % 2 * tile_tokens + lane / 2 % 2 * 8 + lane / 4;
+    return stream_type::token_of(warp_, lane % 2, lane / 2 % 2, lane / 4);
   }
 
   /// Logits of this lane's own token of a pair in all rows, to held[row * held_stride].
   KINDEX_DEVICE void compute_pair(const query_view& query, float* held) {
-    const int lane = lane_id();
-    const int own_of_warp = own_token_of_warp();
-    const int own = warp_ * warp_tokens + own_of_warp;
+    const int own = own_token();
 
     wait(&ring_.full[position_.stage], position_.parity);
     const char* const stage = memory_.stage(position_.stage);
     const auto scales_of = [&](int token) {
       return reinterpret_cast<const float*>(stage + stream_type::scale_offset_in_stage(token));
     };
-    const bool valid = (ring_.valid[position_.stage][warp_] >> own_of_warp & 1) != 0;
+    const bool valid =
+        (ring_.valid[position_.stage][own / warp_tokens] >> own % warp_tokens & 1) != 0;
     float own_scale = 1.0f;
     float group_scale[4][num_scales] = {};  // of the four tokens that this lane multiplies
     if constexpr (num_scales == 1) {
@@ -127,7 +125,7 @@ class computer {
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int t = warp_ * warp_tokens + i % 2 * tile_tokens + i / 2 * 8 + lane / 4;
+        const int t = stream_type::token_of(warp_, i % 2, i / 2, lane_id() / 4);
 #pragma unroll
         for (int g = 0; g < num_scales; ++g) group_scale[i][g] = scales_of(t)[g];
       }
@@ -163,11 +161,10 @@ class computer {
     if constexpr (!resident_k) release_stage();
   }
 
-  /// Writes what a thread has held back: logits of its own token of every third pair. A warp's are
-  /// 128 bytes in a row.
+  /// Writes what a thread has held back: logits of its own token of every third pair.
   KINDEX_DEVICE void write_logits(const query_piece& piece, const query_view& query,
                                   int first_token, int num_pairs) const {
-    const int own_token = first_token + warp_ * warp_tokens + own_token_of_warp();
+    const int first_own = first_token + own_token();
     const std::int64_t first_row = std::int64_t{piece.seq} * args_.next_n + piece.first_row;
     KINDEX_PLAIN_LOOP
     for (int row = 0; row < piece.num_rows; ++row) {
@@ -177,7 +174,7 @@ class computer {
       const float* value = held_ + row * held_stride;
 #pragma unroll 4
       for (int i = 0; i < num_pairs; ++i) {
-        const int token = own_token + i * tokens_between_turns;
+        const int token = first_own + i * tokens_between_turns;
         if (token < end) logits[token] = *value;
         value += piece.num_rows * held_stride;
       }
@@ -219,15 +216,14 @@ class computer {
     }
   }
 
-  /// K of the warp's tokens: the first (second) eight of tiles 2*warp and 2*warp + 1.
+  /// K of one half of the warp's tokens.
   KINDEX_DEVICE void load_half(const char* stage, int half, token_fragment (&tokens)[steps]) const {
     const int matrix = lane_id() / 8;
-    const int tile = warp_ * 2 + matrix % 2;
-    const int row = half * 8 + lane_id() % 8;
+    const int token = stream_type::token_of(warp_, matrix % 2, half, lane_id() % 8);
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
       tokens[step] =
-          load_fragment(stage + stream_type::k_offset_in_stage(tile, row, step * 2 + matrix / 2));
+          load_fragment(stage + stream_type::k_offset_in_stage(token, step * 2 + matrix / 2));
     }
   }
 
@@ -247,8 +243,8 @@ class computer {
     commit_multiply();
   }
 
-  /// Adds relu(q . k) * w of a half to the sums of this lane's two tokens in it: token lane/4 of
-  /// the half, in tiles 2*warp and 2*warp + 1.
+  /// Adds relu(q . k) * w of a half to the sums of this lane's two tokens in it: row lane/4 of both
+  /// matrices.
   KINDEX_DEVICE void add_half(const products& dot, const float2 (&weight)[heads / 8],
                               const float (&group_scale)[4][num_scales], int half,
                               float (&sum)[4]) {

@@ -23,6 +23,38 @@ namespace detail::sm90 {
 
 #if KINDEX_TARGET_SM90A
 
+/// Where a block begins if all sequences are equally long, which is all that it can know before it
+/// has read the lengths: share / gridDim.x into a sequence. Products here may wrap: that makes a
+/// bad guess, but never a sequence that is not there.
+struct probable_start {
+  std::uint32_t seq;
+  std::uint32_t share;
+};
+
+template <class Args>
+KINDEX_DEVICE probable_start guess_start(const Args& args) {
+  const std::uint32_t shares_before = static_cast<std::uint32_t>(args.num_seqs) * blockIdx.x;
+  const std::uint32_t seq = args.num_blocks.divide(shares_before);
+  return {seq, shares_before - seq * gridDim.x};
+}
+
+/// By one warp that has nothing else to do: asks for page ids, of a short sequence all, of a long
+/// one as many as a warp's lanes can ask for.
+template <class Args>
+KINDEX_DEVICE void prefetch_probable_page_ids(const Args& args) {
+  if (args.max_visible == 0) return;
+  constexpr std::uint32_t line_entries = 128 / sizeof(std::int32_t);
+  const probable_start start = guess_start(args);
+  const auto last_token = static_cast<std::uint32_t>(args.max_visible) - 1;
+  const std::uint32_t last_line = args.pages.page(last_token) / line_entries;
+  const std::uint32_t first_line =
+      last_line < wave_size ? 0 : args.num_blocks.divide(last_line * start.share);
+  const std::uint32_t line = first_line + static_cast<std::uint32_t>(lane_id());
+  if (line <= last_line) {
+    prefetch(args.block_table + start.seq * args.block_table_stride + line * line_entries);
+  }
+}
+
 /// One warp of them.
 template <class Config>
 class loader {
@@ -74,13 +106,10 @@ class loader {
     if constexpr (LoadsQuery) load_query({-1, 0, 0, 0, 0});
   }
 
-  /// Asks for q of the sequence that the block would begin with if all were equally long, before
-  /// anything is known: where many blocks share a sequence, they all want the same lines, which
-  /// takes longest of all.
+  /// Asks for q before anything is known: where many blocks share a sequence, they all want the
+  /// same lines, which takes longest of all.
   KINDEX_DEVICE void load_probable_query() {
-    // A product that wraps makes a bad guess, but never a sequence that is not there.
-    probable_seq_ = static_cast<int>(
-        args_.num_blocks.divide(static_cast<std::uint32_t>(args_.num_seqs) * blockIdx.x));
+    probable_seq_ = static_cast<int>(guess_start(args_).seq);
     copy_query({probable_seq_, 0, 0, 0, plan_.rows_at_once});
   }
 
@@ -122,7 +151,8 @@ class loader {
     const std::int64_t seq = piece.seq;
     // Blocks that share a sequence begin with other heads, not all at the same addresses.
     const int rotation = static_cast<int>(blockIdx.x % 8) * (args_.num_heads / 8);
-    const int unit = thread % units;
+    const int unit = static_cast<int>(static_cast<unsigned>(thread) % units);
+    const int first_head = static_cast<int>(static_cast<unsigned>(thread) / units);
     const char* q = args_.q + seq * args_.q_batch_stride + piece.first_row * args_.q_next_n_stride +
                     unit * unit_bytes;
     char* query = memory_.query_of(slot) + unit * num_columns * unit_bytes;
@@ -132,7 +162,7 @@ class loader {
     KINDEX_PLAIN_LOOP
     for (int row = 0; row < piece.num_rows; ++row) {
 #pragma unroll 2
-      for (int i = thread / units; i < args_.num_heads; i += heads_at_once) {
+      for (int i = first_head; i < args_.num_heads; i += heads_at_once) {
         const int rotated = i + rotation;
         const int head = rotated < args_.num_heads ? rotated : rotated - args_.num_heads;
         copy_async<16>(query + head * unit_bytes, q + head * args_.q_head_stride);

@@ -86,10 +86,10 @@ KINDEX_DEVICE void store_unit(void* address, u32x4 value) {
   }
 }
 
-/// Begins to bring what is at an address nearer, where there is an instruction for that. The address
-/// need not be mapped.
+/// Begins to bring what is at an address nearer, where there is an instruction for that. The
+/// address need not be mapped.
 KINDEX_DEVICE void prefetch([[maybe_unused]] const void* address) {
-#if KINDEX_PLATFORM_NVIDIA
+#if KINDEX_PLATFORM_NVIDIA && KINDEX_DEVICE_PASS
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 #endif
 }

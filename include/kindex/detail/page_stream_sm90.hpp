@@ -4,9 +4,10 @@
 // How K and scales of one sequence get into shared memory on Hopper, 128 tokens ("a pair" of units)
 // a stage.
 //
-// Preshuffled pages come by bulk copies, whole units where pages allow: their tiles are made of the
-// core matrices that ldmatrix reads without bank conflicts. Plain ones come by 16-byte copies into
-// swizzled rows, pages of one token by 4-byte copies.
+// Pages come by bulk copies, whole units where they allow, pages of one token by 4-byte copies.
+// Preshuffled tiles are made of the core matrices that ldmatrix reads without bank conflicts. Plain
+// rows of 128 bytes all begin in the same bank: they lie in four blocks of 32, each 16 bytes
+// further on, and ldmatrix takes two rows of each, which makes two conflicts of seven.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -31,9 +32,15 @@ inline constexpr int pair_tiles = pair_tokens / tile_tokens;
 /// Tokens of a pair that one warp loads, or finishes.
 inline constexpr int warp_tokens = pair_tokens / warps_per_group;
 
-/// K and scales of a pair.
+/// Rows of plain K that lie in the stage without a gap, and the gap behind them.
+inline constexpr int block_rows = 32;
+inline constexpr int block_gap_bytes = 32;
+inline constexpr int pair_blocks = pair_tokens / block_rows;
+
+/// K and scales of a pair, with room for the gaps of small pages.
 template <int HeadDim>
-inline constexpr int stage_bytes = pair_tokens * (HeadDim + 4 * scales_per_token(HeadDim));
+inline constexpr int stage_bytes =
+    pair_tokens * (HeadDim + 4 * scales_per_token(HeadDim)) + pair_tiles * block_gap_bytes;
 
 #if KINDEX_TARGET_SM90A
 
@@ -65,19 +72,16 @@ class page_stream {
   using args_type = logits_args<page_size>;
 
  public:
-  static constexpr bool bulk = Geometry::layout == page_layout::preshuffled;
-  /// Neighbouring tokens that are copied together, and kept in the stage so: K, then scales. If
-  /// bulk, they are sure to share a page.
-  static constexpr int piece_tokens = !bulk                                   ? pair_tokens
+  static constexpr bool bulk = !per_token_pages;
+  /// Neighbouring tokens that are kept together in the stage: K, then scales. If bulk, they are
+  /// sure to share a page.
+  static constexpr int piece_tokens = per_token_pages                         ? block_rows
                                       : page_size != 0 && page_size % 64 == 0 ? 64
                                       : page_size != 0 && page_size % 32 == 0 ? 32
                                                                               : tile_tokens;
   /// Small pages take one copy, which costs some 80 cycles, and not two. Those of 64 tokens are no
   /// faster then.
   static constexpr bool whole_pages = page_size == piece_tokens && page_size < 64;
-  static constexpr int piece_k_bytes = piece_tokens * head_dim;
-  static constexpr int piece_scale_bytes = piece_tokens * 4 * num_scales;
-  static constexpr int piece_bytes = piece_k_bytes + piece_scale_bytes;
   /// Of a warpgroup, those that load.
   static constexpr int num_warps = bulk ? 1 : warps_per_group;
   /// Arrivals that fill a stage: of every thread that writes to it, and of each one's copies if
@@ -115,38 +119,57 @@ class page_stream {
     if constexpr (bulk) {
       load_in_bulk(token, to);
     } else {
-      if constexpr (per_token_pages) {
-        load_tokens(token, to);
-      } else {
-        load_rows(token, to);
-      }
+      load_tokens(token, to);
       arrive_when_copied(to.full);
       arrive(to.full);
     }
   }
 
-  /// Where a stage keeps 16 dims of a token. Preshuffled: as in the page. Plain: rows, whose units
-  /// change places so that the same unit of eight neighbouring rows lies in different banks.
-  static KINDEX_DEVICE int k_offset_in_stage(int tile, int row, int unit) {
-    constexpr int tiles = piece_tokens / tile_tokens;
-    const int piece = tiles == pair_tiles ? 0 : tile / tiles;
-    constexpr int rows_per_line = head_dim < 128 ? 128 / head_dim : 1;  // of 32 banks
-    constexpr int mask = head_dim < 128 ? head_dim / unit_bytes - 1 : 7;
-    const int place = bulk ? unit * 256 + row * unit_bytes
-                           : row * head_dim + (unit ^ (row / rows_per_line & mask)) * unit_bytes;
-    return piece * piece_bytes + (tile - piece * tiles) * tile_tokens * head_dim + place;
+  /// Of the tokens that a warp of computers multiplies, which one: row 0-7 of two core matrices for
+  /// each half of the pair.
+  static KINDEX_DEVICE int token_of(int warp, int matrix, int half, int row) {
+    if constexpr (preshuffled) {
+      return (warp * 2 + matrix) * tile_tokens + half * 8 + row;
+    } else {
+      return row % pair_blocks * block_rows + warp * (block_rows / warps_per_group) + matrix * 4 +
+             half * 2 + row / pair_blocks;
+    }
+  }
+  /// Where a stage keeps 16 dims of a token.
+  static KINDEX_DEVICE int k_offset_in_stage(int token, int unit) {
+    const int piece = token / piece_tokens;
+    const int in_piece = token % piece_tokens;
+    int place;
+    if constexpr (preshuffled) {
+      place = in_piece / tile_tokens * tile_tokens * head_dim + unit * 256 +
+              in_piece % tile_tokens * unit_bytes;
+    } else {
+      place = in_piece * head_dim + in_piece / block_rows * gap_bytes + unit * unit_bytes;
+    }
+    return piece * piece_bytes + place;
   }
   /// Where it keeps the scales of a token.
   static KINDEX_DEVICE int scale_offset_in_stage(int token) {
-    const int piece = piece_tokens == pair_tokens ? 0 : token / piece_tokens;
-    return piece * piece_bytes + piece_k_bytes + (token - piece * piece_tokens) * 4 * num_scales;
+    return token / piece_tokens * piece_bytes + piece_k_bytes +
+           token % piece_tokens * 4 * num_scales;
   }
 
  private:
+  static constexpr bool preshuffled = Geometry::layout == page_layout::preshuffled;
+  static constexpr int gap_bytes = preshuffled ? 0 : block_gap_bytes;
+  /// Blocks of rows that need a gap between them.
+  static constexpr int piece_blocks =
+      preshuffled || piece_tokens <= block_rows ? 1 : piece_tokens / block_rows;
+  static constexpr int block_bytes = piece_tokens / piece_blocks * head_dim;
+  static constexpr int piece_k_bytes = piece_blocks * (block_bytes + gap_bytes) - gap_bytes;
+  static constexpr int piece_scale_bytes = piece_tokens * 4 * num_scales;
+  static constexpr int piece_bytes = piece_k_bytes + piece_scale_bytes + gap_bytes;
+  static_assert(pair_tokens / piece_tokens * piece_bytes <= stage_bytes<head_dim>);
+
   /// One warp; a lane copies one piece.
   KINDEX_DEVICE void load_in_bulk(int token, const stage_view& to) const {
     constexpr int pieces = pair_tokens / piece_tokens;
-    constexpr std::uint32_t bytes = piece_bytes;
+    constexpr std::uint32_t bytes = piece_tokens * head_dim + piece_scale_bytes;
     const int piece = lane_id() % pieces;
     const int first = token + piece * piece_tokens;
     const int entry = entry_of(first);
@@ -164,14 +187,28 @@ class page_stream {
     __syncwarp();
     if (wanted) {
       const char* const page = page_address(id);
-      char* const data = to.data + piece * bytes;
+      char* const data = to.data + piece * piece_bytes;
       if constexpr (whole_pages) {
         copy_bulk(data, page, bytes, to.full);
       } else {
         const int token_in_page = first - entry * args_.pages.page_size();
-        copy_bulk(data, page + token_in_page * head_dim, piece_k_bytes, to.full);
-        copy_bulk(data + piece_k_bytes, page + scale_offset(token_in_page), piece_scale_bytes,
-                  to.full);
+        const char* const k = page + token_in_page * head_dim;
+#pragma unroll
+        for (int block = 0; block < piece_blocks - 1; ++block) {
+          copy_bulk(data + block * (block_bytes + gap_bytes), k + block * block_bytes, block_bytes,
+                    to.full);
+        }
+        constexpr int last = piece_blocks - 1;
+        if constexpr (page_size == piece_tokens && !preshuffled) {
+          // Scales follow K.
+          copy_bulk(data + last * (block_bytes + gap_bytes), k + last * block_bytes,
+                    block_bytes + piece_scale_bytes, to.full);
+        } else {
+          copy_bulk(data + last * (block_bytes + gap_bytes), k + last * block_bytes, block_bytes,
+                    to.full);
+          copy_bulk(data + piece_k_bytes, page + scale_offset(token_in_page), piece_scale_bytes,
+                    to.full);
+        }
       }
     }
   }
@@ -184,37 +221,6 @@ class page_stream {
       const std::uint32_t both = pieces >> (lane_id() * 2);
       return ((both & 1) != 0 ? 0x0000FFFFu : 0u) | ((both & 2) != 0 ? 0xFFFF0000u : 0u);
     }
-  }
-
-  /// Plain pages: a warp copies its two tiles, whole rows at once.
-  KINDEX_DEVICE void load_rows(int token, const stage_view& to) const {
-    constexpr int units = head_dim / unit_bytes;
-    constexpr int rows_at_once = wave_size / units;
-    std::uint32_t valid_tokens = 0;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int tile = warp_ * 2 + i;
-      const int first = token + tile * tile_tokens;
-      const int entry = entry_of(first);
-      const std::uint32_t id = ids_.at(entry);
-      if (first >= end_token_ || id >= args_.num_pages) continue;
-      valid_tokens |= 0xFFFFu << (i * tile_tokens);
-      const int token_in_page = first - entry * args_.pages.page_size();
-      const char* const page = page_address(id);
-      const int unit = lane_id() % units;
-#pragma unroll
-      for (int r = 0; r < tile_tokens; r += rows_at_once) {
-        const int row = r + lane_id() / units;
-        copy_async<16>(to.data + k_offset_in_stage(tile, row, unit),
-                       page + (token_in_page + row) * head_dim + unit * unit_bytes);
-      }
-      constexpr int scale_units = tile_tokens * 4 * num_scales / unit_bytes;
-      if (lane_id() < scale_units) {
-        copy_async<16>(to.data + scale_offset_in_stage(tile * tile_tokens) + lane_id() * unit_bytes,
-                       page + scale_offset(token_in_page) + lane_id() * unit_bytes);
-      }
-    }
-    if (lane_id() == 0) to.valid[warp_] = valid_tokens;
   }
 
   /// Pages of one token: 4-byte copies, the only ones that their alignment allows. A warp copies
@@ -238,11 +244,10 @@ class page_stream {
       if ((valid_tokens >> i & 1) == 0) continue;
       const int t = warp_ * warp_tokens + i;
       const char* const page = page_address(ids_.at(token + t));
+      char* const row = to.data + k_offset_in_stage(t, 0);
 #pragma unroll
       for (int word = lane_id(); word < head_dim / 4; word += wave_size) {
-        copy_async<4>(
-            to.data + k_offset_in_stage(t / tile_tokens, t % tile_tokens, word / 4) + word % 4 * 4,
-            page + word * 4);
+        copy_async<4>(row + word * 4, page + word * 4);
       }
     }
   }
