@@ -182,8 +182,10 @@ double limit_of(const harness& cases, const sweep_row& row, const case_result& r
   return row.aim.limit && result.time.has_value() ? row.aim.limit(cases, result) : 0;
 }
 
-/// What the runtime's copy takes for the bytes of a store or gather.
-double copy_time(const case_result& result) { return copy_microseconds(result.size.bytes()); }
+/// What the runtime's copy takes for the bytes of a store or gather; 0: unknown.
+double copy_time(const case_result& result) {
+  return result.size.flops > 0 ? 0 : copy_microseconds(result.size.bytes());
+}
 
 void print(const harness& cases, const std::vector<sweep_row>& rows_of_sweep) {
   std::FILE* const out = cases.text();
@@ -202,11 +204,12 @@ void print(const harness& cases, const std::vector<sweep_row>& rows_of_sweep) {
     const double time = result->time->median;
     const double rate = result->gigabytes_per_second();
     const double limit = limit_of(cases, row, *result);
+    const double copy = copy_time(*result);
     table.add({row.name, text_of("%.2f", time), text_of("%.0f", rate),
                text_of("%.0f %%", 100 * rate / ceilings().read),
                text_of("%.0f %%", 100 * rate / ceilings().copy),
                result->size.flops > 0 ? text_of("%.0f", result->size.flops / time * 1e-6) : "",
-               result->size.flops > 0 ? "" : text_of("%.2f", copy_time(*result)), row.aim.text,
+               copy > 0 ? text_of("%.2f", copy) : "", row.aim.text,
                limit > 0 ? text_of("%.2f", limit) : "",
                limit > 0 ? (time <= limit ? "met" : "missed") : "",
                row.peer > 0 ? text_of("%.2f", row.peer) : ""});
@@ -245,9 +248,8 @@ int run(int argc, char** argv) {
       if (row.peer > 0) numbers["peer_us"] = row.peer;
       if (result.size.flops > 0) {
         numbers["tflops"] = result.size.flops / result.time->median * 1e-6;
-      } else {
-        numbers["memcpy_us"] = copy_time(result);
       }
+      if (const double copy = copy_time(result); copy > 0) numbers["memcpy_us"] = copy;
     }
     return numbers;
   });

@@ -34,7 +34,9 @@ timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>&
                      std::int64_t num_sets, std::int64_t bytes_per_set,
                      inputs where = inputs::in_memory, int replays = 15);
 
-/// Microseconds that the runtime's own copy takes to read bytes / 2 and write as many.
+/// Microseconds that the runtime's own copy takes to read bytes / 2 and write as many. 0 for copies
+/// that do not fit the last cache: on an H200 their time differs by half with where source and
+/// destination lie, and says nothing.
 double copy_microseconds(std::int64_t bytes);
 
 /// What the memory gives kernels that do nothing else, in GB/s: bytes read plus bytes written.

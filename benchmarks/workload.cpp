@@ -107,7 +107,8 @@ void compare_token(const std::uint8_t* found_k, float found_scale, const std::ui
   }
 }
 
-/// 0 where there is none.
+}  // namespace
+
 std::int64_t last_level_cache_bytes() {
   if (kindex_test::is_emulated()) return 0;
   // What the attribute calls L2 is small on MI300; behind it are 256 MiB that all dies share.
@@ -118,8 +119,6 @@ std::int64_t last_level_cache_bytes() {
   check(hipDeviceGetAttribute(&l2, hipDeviceAttributeL2CacheSize, device), "hipDeviceGetAttribute");
   return l2;
 }
-
-}  // namespace
 
 std::int64_t rotation_bytes() { return 8 * last_level_cache_bytes(); }
 

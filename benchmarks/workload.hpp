@@ -21,6 +21,9 @@
 
 namespace kindex_bench {
 
+/// Of the device; 0 where there is none.
+std::int64_t last_level_cache_bytes();
+
 /// Bytes that shall pass through the device's last-level cache before a set of inputs comes round
 /// again: 8 times its size. 0 where there is none.
 std::int64_t rotation_bytes();
