@@ -1075,13 +1075,13 @@ hopper 'Hopper: one bit for two small pages' detail/page_stream_sm90.hpp '*every
 ((both & 1) != 0 ?
 END
 
-hopper 'Hopper: scales of small pages a page late' detail/page_stream_sm90.hpp '*every way*' << 'END'
+hopper 'Hopper: scales of small pages a page late' detail/stage_sm90.hpp '*every way*' << 'END'
 token % piece_tokens * 4 * num_scales;
 ====
 token * 4 * num_scales;
 END
 
-hopper 'Hopper: plain rows without the gap between blocks' detail/page_stream_sm90.hpp '*every way*' << 'END'
+hopper 'Hopper: plain rows without the gap between blocks' detail/stage_sm90.hpp '*every way*' << 'END'
 in_piece * head_dim + in_piece / block_rows * gap_bytes
 ====
 in_piece * head_dim

@@ -14,6 +14,7 @@
 #include "mma_sm90.hpp"
 #include "page_stream_sm90.hpp"
 #include "plan_sm90.hpp"
+#include "stage_sm90.hpp"
 #include "wave.hpp"
 
 KINDEX_NAMESPACE_BEGIN
@@ -50,7 +51,7 @@ struct query_piece {
 template <class Config>
 class block_memory {
   using stream_type = page_stream<typename Config::geometry>;
-  static constexpr int head_dim = Config::geometry::head_dim;
+  using layout = stage_layout<typename Config::geometry>;
 
  public:
   using args_type = logits_args<Config::geometry::page_size>;
@@ -89,7 +90,7 @@ class block_memory {
     return reinterpret_cast<int*>(weights_of(slot) + num_rows * num_heads_);
   }
   /// K and scales of a pair.
-  KINDEX_DEVICE char* stage(int index) const { return stages_ + index * stage_bytes<head_dim>; }
+  KINDEX_DEVICE char* stage(int index) const { return stages_ + index * layout::bytes; }
   /// Logits that wait: a computer's own are held_stride apart.
   KINDEX_DEVICE float* held() const { return reinterpret_cast<float*>(stage(plan_.num_stages)); }
 

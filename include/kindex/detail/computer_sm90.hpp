@@ -15,8 +15,8 @@
 #include "logits_work.hpp"
 #include "memory.hpp"
 #include "mma_sm90.hpp"
-#include "page_stream_sm90.hpp"
 #include "plan_sm90.hpp"
+#include "stage_sm90.hpp"
 #include "wave.hpp"
 
 KINDEX_NAMESPACE_BEGIN
@@ -30,7 +30,7 @@ class computer {
   using geometry = typename Config::geometry;
   using memory_type = block_memory<Config>;
   using args_type = typename memory_type::args_type;
-  using stream_type = page_stream<geometry>;
+  using layout = stage_layout<geometry>;
   static constexpr int head_dim = geometry::head_dim;
   static constexpr int num_scales = geometry::num_scales;
   static constexpr int heads = Config::heads;  // of one matrix instruction
@@ -104,7 +104,7 @@ class computer {
   /// After the quad's exchange, each lane finishes one token of a pair.
   KINDEX_DEVICE int own_token() const {
     const int lane = lane_id();
-    return stream_type::token_of(warp_, lane % 2, lane / 2 % 2, lane / 4);
+    return layout::token_of(warp_, lane % 2, lane / 2 % 2, lane / 4);
   }
 
   /// Logits of this lane's own token of a pair in all rows, to held[row * held_stride].
@@ -114,7 +114,7 @@ class computer {
     wait(&ring_.full[position_.stage], position_.parity);
     const char* const stage = memory_.stage(position_.stage);
     const auto scales_of = [&](int token) {
-      return reinterpret_cast<const float*>(stage + stream_type::scale_offset_in_stage(token));
+      return reinterpret_cast<const float*>(stage + layout::scale_offset(token));
     };
     const bool valid =
         (ring_.valid[position_.stage][own / warp_tokens] >> own % warp_tokens & 1) != 0;
@@ -125,7 +125,7 @@ class computer {
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int t = stream_type::token_of(warp_, i % 2, i / 2, lane_id() / 4);
+        const int t = layout::token_of(warp_, i % 2, i / 2, lane_id() / 4);
 #pragma unroll
         for (int g = 0; g < num_scales; ++g) group_scale[i][g] = scales_of(t)[g];
       }
@@ -219,11 +219,10 @@ class computer {
   /// K of one half of the warp's tokens.
   KINDEX_DEVICE void load_half(const char* stage, int half, token_fragment (&tokens)[steps]) const {
     const int matrix = lane_id() / 8;
-    const int token = stream_type::token_of(warp_, matrix % 2, half, lane_id() % 8);
+    const int token = layout::token_of(warp_, matrix % 2, half, lane_id() % 8);
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
-      tokens[step] =
-          load_fragment(stage + stream_type::k_offset_in_stage(token, step * 2 + matrix / 2));
+      tokens[step] = load_fragment(stage + layout::k_offset(token, step * 2 + matrix / 2));
     }
   }
 

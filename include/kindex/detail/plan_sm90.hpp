@@ -12,7 +12,7 @@
 #include "../cache_view.hpp"
 #include "../config.hpp"
 #include "logits_work.hpp"
-#include "page_stream_sm90.hpp"
+#include "stage_sm90.hpp"
 
 KINDEX_NAMESPACE_BEGIN
 namespace detail::sm90 {
@@ -42,8 +42,8 @@ inline constexpr int max_held_pairs = 16;
 /// Every computer holds one of each row of a pair.
 inline constexpr int held_stride = num_computers * warpgroup_size;
 
-/// Registers of a thread by role; together those of the multiprocessor. Loaders of plain pages make
-/// the addresses of several pairs at once.
+/// Registers of a thread by role; together those of the multiprocessor. Loaders of pages of one
+/// token make the addresses of several pairs at once.
 inline constexpr int loader_registers = 104;
 inline constexpr int computer_registers = 136;
 
@@ -52,7 +52,7 @@ inline constexpr int computer_registers = 136;
 template <class Config>
 constexpr shared_plan plan_shared_memory(std::int64_t next_n, std::int64_t num_heads) {
   constexpr int head_dim = Config::geometry::head_dim;
-  constexpr int stage_bytes = sm90::stage_bytes<head_dim>;
+  constexpr int stage_bytes = stage_layout<typename Config::geometry>::bytes;
   const int heads = static_cast<int>(num_heads);
   const int rows = static_cast<int>(next_n);
   constexpr int held_row_bytes = held_stride * 4;

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The kindex authors
+// SPDX-License-Identifier: MIT
+//
+// How a stage of the ring on Hopper keeps 128 tokens ("a pair" of units): K and scales, in pieces
+// that lie in one page each.
+//
+// Preshuffled tiles are made of the core matrices that ldmatrix reads without bank conflicts, and
+// stay as they are. Plain rows of 128 bytes all begin in the same bank: they lie in four blocks of
+// 32, each 32 bytes further on than the one before, and a core matrix takes two rows of each. That
+// makes one conflict instead of seven; gaps of 16 bytes do the same, but bulk copies to places that
+// are no multiples of 32 are slower.
+#pragma once
+
+#include <hip/hip_runtime.h>
+
+#include "../cache_view.hpp"
+#include "../config.hpp"
+#include "logits_work.hpp"
+#include "memory.hpp"
+
+KINDEX_NAMESPACE_BEGIN
+namespace detail::sm90 {
+
+inline constexpr int warpgroup_size = 128;
+inline constexpr int warps_per_group = 4;
+inline constexpr int pair_tokens = 2 * unit_tokens;
+/// Tokens of a pair that one warp loads, or finishes.
+inline constexpr int warp_tokens = pair_tokens / warps_per_group;
+
+template <class Geometry>
+struct stage_layout {
+  static constexpr int page_size = Geometry::page_size;
+  static constexpr int head_dim = Geometry::head_dim;
+  static constexpr int num_scales = Geometry::num_scales;
+  static constexpr bool preshuffled = Geometry::layout == page_layout::preshuffled;
+  static constexpr int block_rows = 32;
+  static constexpr int num_blocks = pair_tokens / block_rows;
+
+  /// Neighbouring tokens that are kept together: K, then scales. They are sure to share a page,
+  /// unless that has one token.
+  static constexpr int piece_tokens = page_size == 1                          ? block_rows
+                                      : page_size != 0 && page_size % 64 == 0 ? 64
+                                      : page_size != 0 && page_size % 32 == 0 ? 32
+                                                                              : tile_tokens;
+  /// Rows of a piece that lie together, the blocks that they make, and the gap behind each.
+  static constexpr int blocks_per_piece =
+      preshuffled || piece_tokens <= block_rows ? 1 : piece_tokens / block_rows;
+  static constexpr int gap_bytes = preshuffled ? 0 : 32;
+  static constexpr int block_bytes = piece_tokens / blocks_per_piece * head_dim;
+  static constexpr int piece_k_bytes = blocks_per_piece * (block_bytes + gap_bytes) - gap_bytes;
+  static constexpr int piece_scale_bytes = piece_tokens * 4 * num_scales;
+  static constexpr int piece_bytes = piece_k_bytes + piece_scale_bytes + gap_bytes;
+  static constexpr int num_pieces = pair_tokens / piece_tokens;
+  static constexpr int bytes = num_pieces * piece_bytes;
+
+  /// Which token a warp of computers multiplies in a row (0-7) of one of two core matrices, for one
+  /// half of the pair.
+  static KINDEX_HOST_DEVICE constexpr int token_of(int warp, int matrix, int half, int row) {
+    if constexpr (preshuffled) {
+      return (warp * 2 + matrix) * tile_tokens + half * 8 + row;
+    } else {
+      return row % num_blocks * block_rows + warp * (block_rows / warps_per_group) + matrix * 4 +
+             half * 2 + row / num_blocks;
+    }
+  }
+  /// Where 16 dims of a token are.
+  static KINDEX_HOST_DEVICE constexpr int k_offset(int token, int unit) {
+    const int in_piece = token % piece_tokens;
+    int place = 0;
+    if constexpr (preshuffled) {
+      place = in_piece / tile_tokens * tile_tokens * head_dim + unit * tile_tokens * unit_bytes +
+              in_piece % tile_tokens * unit_bytes;
+    } else {
+      place = in_piece * head_dim + in_piece / block_rows * gap_bytes + unit * unit_bytes;
+    }
+    return token / piece_tokens * piece_bytes + place;
+  }
+  /// Where the scales of a token are.
+  static KINDEX_HOST_DEVICE constexpr int scale_offset(int token) {
+    return token / piece_tokens * piece_bytes + piece_k_bytes +
+           token % piece_tokens * 4 * num_scales;
+  }
+};
+
+}  // namespace detail::sm90
+KINDEX_NAMESPACE_END
