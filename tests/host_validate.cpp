@@ -698,8 +698,11 @@ TEST_CASE("logits: counts", "[validate][class_N]") {
       valid_logits(), [](auto& params) { params.logits_width = int32_max + 1; }, invalid,
       "logits_width 2147483648 exceeds 2147483647");
   check_change_refused(
+      valid_logits(), [](auto& params) { params.logits_width = int32_max - 510; }, unsupported,
+      "logits_width 2147483137 exceeds 2147483136");
+  check_change_refused(
       valid_logits(), [](auto& params) { params.logits_width = int32_max; }, unsupported,
-      "logits_width 2147483647 exceeds 2147483392");
+      "logits_width 2147483647 exceeds 2147483136");
   check_change_refused(
       valid_logits(), [](auto& params) { params.block_table_width = -1; }, invalid,
       "block_table_width -1 is negative");

@@ -30,9 +30,9 @@ constexpr std::int64_t max_cache_tokens = std::int64_t{1} << 47;
 /// The largest supported number of rows or columns of any array: lengths are int32.
 constexpr std::int64_t max_rows = INT32_MAX;
 
-/// Columns of a row of logits: token positions are 32-bit, and so is the end of a step of 256 that
-/// begins with the last one.
-constexpr std::int64_t max_logits_width = INT32_MAX - 255;
+/// Columns of a row of logits: token positions are 32-bit, and so is the end of a step of up to 512
+/// that begins with the last one.
+constexpr std::int64_t max_logits_width = INT32_MAX - 511;
 
 /// The verdict on one call.
 struct validation {

@@ -36,6 +36,7 @@ class computer {
   static constexpr int heads = Config::heads;  // of one matrix instruction
   static constexpr int steps = head_dim / 32;  // of the matrix instruction
   static constexpr int tokens_between_turns = num_computers * pair_tokens;
+  static_assert(tokens_between_turns <= 512, "kindex: max_logits_width leaves no room for a step");
   /// K of a pair stays in registers while heads pass by, and its stage is free at once; 256 dims
   /// take too many.
   static constexpr bool resident_k = head_dim <= 128;
