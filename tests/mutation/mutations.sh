@@ -92,6 +92,13 @@ static_cast<std::uint64_t>(slot) >= static_cast<std::uint64_t>(args.num_slots_in
 slot >= args.num_slots_in_cache
 END
 
+device 'store: rows are read while their slots come' store.hpp "$store" \
+  'store: rows of skipped tokens*' << 'END'
+prefetch(own_part_of(existing));
+====
+static_cast<void>(*static_cast<const volatile char*>(own_part_of(existing)));
+END
+
 device 'store: slots beyond the cache are not skipped' store.hpp "$store" \
   'store: slots that are none' << 'END'
 static_cast<std::uint64_t>(slot) >= static_cast<std::uint64_t>(args.num_slots_in_cache)
@@ -950,6 +957,13 @@ params.slots.is_int64 ? 8 : 4
 4
 END
 
+host 'validate: no room for a step behind the last column' validate.hpp host_validate \
+  '[validate]' << 'END'
+max_logits_width = INT32_MAX - 511;
+====
+max_logits_width = INT32_MAX - 510;
+END
+
 host 'validate: rows of logits may overlap' validate.hpp host_validate '[validate]' << 'END'
 "logits_row_stride", params.logits_row_stride, "logits_width", params.logits_width,
 ====
@@ -1082,9 +1096,9 @@ token * 4 * num_scales;
 END
 
 hopper 'Hopper: plain rows without the gap between blocks' detail/stage_sm90.hpp '*every way*' << 'END'
-in_piece * head_dim + in_piece / block_rows * gap_bytes
+in_piece / block_rows * gap_bytes
 ====
-in_piece * head_dim
+0
 END
 
 hopper 'Hopper: the second half of K instead of the first' detail/computer_sm90.hpp '*every way*' << 'END'

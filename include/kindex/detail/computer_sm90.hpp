@@ -266,7 +266,7 @@ class computer {
     }
   }
 
-  /// The quad's sums of this lane's own token (compute_pair says which): two tokens', then one's.
+  /// The quad's sums of this lane's own token (own_token says which): two tokens', then one's.
   static KINDEX_DEVICE float exchange_in_quad(const float (&sum)[4]) {
     const bool odd = lane_id() % 2 != 0;
     const bool upper = lane_id() / 2 % 2 != 0;

@@ -41,8 +41,8 @@ class unit_engine {
     const int warpgroup = shuffle(static_cast<int>(thread / warpgroup_size), 0);
     const int warp = static_cast<int>(thread % warpgroup_size / wave_size);
     if (warpgroup > 0) {
-      if (threadIdx.x >= block_size - wave_size) memory_.init_barriers();
-      if (threadIdx.x / wave_size == warps_per_group) prefetch_probable_page_ids(args_);
+      if (thread >= block_size - wave_size) memory_.init_barriers();
+      if (thread / wave_size == warps_per_group) prefetch_probable_page_ids(args_);
       memory_.wait_for_barriers();
       set_max_registers<computer_registers, true>();
       computer<Config>(args_, memory_, warpgroup, warp).run();

@@ -63,17 +63,12 @@ struct stage_layout {
              half * 2 + row / num_blocks;
     }
   }
-  /// Where 16 dims of a token are.
+  /// Where 16 dims of a token are: as in a page, but for the gaps.
   static KINDEX_HOST_DEVICE constexpr int k_offset(int token, int unit) {
     const int in_piece = token % piece_tokens;
-    int place = 0;
-    if constexpr (preshuffled) {
-      place = in_piece / tile_tokens * tile_tokens * head_dim + unit * tile_tokens * unit_bytes +
-              in_piece % tile_tokens * unit_bytes;
-    } else {
-      place = in_piece * head_dim + in_piece / block_rows * gap_bytes + unit * unit_bytes;
-    }
-    return token / piece_tokens * piece_bytes + place;
+    return token / piece_tokens * piece_bytes + in_piece / block_rows * gap_bytes +
+           static_cast<int>(
+               k_offset_in_page(Geometry::layout, head_dim, in_piece, unit * unit_bytes));
   }
   /// Where the scales of a token are.
   static KINDEX_HOST_DEVICE constexpr int scale_offset(int token) {

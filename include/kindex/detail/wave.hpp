@@ -53,7 +53,7 @@ KINDEX_DEVICE int lane_id() {
 /// The same, but what is computed from it is computed there: the compiler would otherwise do it
 /// once, at the start of a kernel, and keep it in registers all along.
 KINDEX_DEVICE unsigned fresh_lane_id() {
-  unsigned lane = static_cast<unsigned>(threadIdx.x) % wave_size;
+  auto lane = static_cast<unsigned>(lane_id());
 #if KINDEX_TARGET_CDNA
   asm volatile("" : "+v"(lane));
 #endif
