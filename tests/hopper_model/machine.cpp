@@ -256,15 +256,15 @@ void run_block() {
     if (std::all_of(m.threads.begin(), m.threads.end(), [](const thread& t) { return t.done; })) {
       break;
     }
-    if (any || land(true)) continue;
+    if (any) continue;
+    // Copies hurry only where nothing else can happen, not where nobody's turn came.
     for (const unsigned w : order) any = run_warp(w) || any;
-    if (!any) {
-      std::string who;
-      for (unsigned t = 0; t < m.size; t += lanes) {
-        if (!m.threads[t].done) who += " " + std::to_string(t / lanes);
-      }
-      fail("deadlock in block " + std::to_string(m.index) + ": warps" + who + " wait");
+    if (any || land(true)) continue;
+    std::string who;
+    for (unsigned t = 0; t < m.size; t += lanes) {
+      if (!m.threads[t].done) who += " " + std::to_string(t / lanes);
     }
+    fail("deadlock in block " + std::to_string(m.index) + ": warps" + who + " wait");
   }
   if (!m.pending.empty()) fail("a block ended with copies under way");
   acquire(m.barriers);

@@ -58,9 +58,14 @@ inline void wait_for_copies() { hopper_model::wait_for_copies(); }
 inline void arrive_when_copied(barrier* b) { hopper_model::arrive_when_copied(b); }
 
 using operand = std::uint32_t;
+using descriptor = std::uint64_t;
 
 inline operand operand_at(const void* start, std::uint32_t dim_step_bytes) {
   return (hopper_model::shared_offset(start) & 0x3FFFFu) >> 4 | dim_step_bytes >> 4 << 16;
+}
+
+inline descriptor descriptor_of(operand rows, std::uint32_t row_step_bytes) {
+  return descriptor{row_step_bytes >> 4} << 32 | rows;
 }
 
 struct token_fragment {
@@ -81,12 +86,13 @@ inline token_fragment load_fragment(const void* row) {
 }
 
 /// A matrix instruction that has not taken effect. K of this thread's tokens is with the four lanes
-/// of its quad.
+/// of its quad, or in shared memory.
 struct matrix_instruction {
   float* d;
   int columns;
   token_fragment quad[4];
-  operand b;
+  descriptor a;  // 0: not in shared memory
+  descriptor b;
   bool accumulate;
   bool last_of_group;
 };
@@ -99,7 +105,7 @@ inline void begin_multiply() {}
 
 template <int Columns>
 void multiply(float (&d)[Columns / 2], const token_fragment& a, operand b, int accumulate) {
-  matrix_instruction one = {d, Columns, {}, b, accumulate != 0, false};
+  matrix_instruction one = {d, Columns, {}, 0, descriptor_of(b, 128), accumulate != 0, false};
   for (unsigned half = 0; half < 2; ++half) {
     const std::uint64_t* all = hopper_model::exchange(
         a.word[2 * half] | static_cast<std::uint64_t>(a.word[2 * half + 1]) << 32);
@@ -110,6 +116,10 @@ void multiply(float (&d)[Columns / 2], const token_fragment& a, operand b, int a
     }
   }
   own_queue().push_back(one);
+}
+template <int Columns>
+void multiply(float (&d)[Columns / 2], descriptor a, operand b, int accumulate) {
+  own_queue().push_back({d, Columns, {}, a, descriptor_of(b, 128), accumulate != 0, false});
 }
 inline void commit_multiply() { own_queue().back().last_of_group = true; }
 
@@ -123,19 +133,26 @@ inline void execute(const matrix_instruction& one) {
     }
     return values;
   }();
-  const std::uint32_t start = (one.b & 0x3FFF) << 4;
-  const std::uint32_t dim_step = (one.b >> 16 & 0x3FFF) << 4;
-  constexpr std::uint32_t row_step = 128;
+  // One byte of an operand without swizzle.
+  const auto byte_of = [](descriptor rows, unsigned row, unsigned dim) {
+    const auto field = [&](int shift) {
+      return static_cast<std::uint32_t>(rows >> shift & 0x3FFF) << 4;
+    };
+    return static_cast<unsigned char>(*hopper_model::shared_at(
+        field(0) + row / 8 * field(32) + dim / 16 * field(16) + row % 8 * 16 + dim % 16));
+  };
+  const unsigned first_token = hopper_model::thread_index().x / 32 % 4 * 16;
   for (int j = 0; j < one.columns / 8; ++j) {
     for (int i = 0; i < 4; ++i) {
       const unsigned column = static_cast<unsigned>(8 * j + i % 2) + hopper_model::lane() % 4 * 2;
       float sum = one.accumulate ? one.d[4 * j + i] : 0.0f;
       for (unsigned k = 0; k < 32; ++k) {
-        const std::uint32_t word =
-            one.quad[k % 16 / 4].word[k / 16 * 2 + static_cast<unsigned>(i) / 2];
-        const char b = *hopper_model::shared_at(start + column / 8 * row_step + k / 16 * dim_step +
-                                                column % 8 * 16 + k % 16);
-        sum += table[word >> (k % 4 * 8) & 0xFF] * table[static_cast<unsigned char>(b)];
+        const unsigned matrix = static_cast<unsigned>(i) / 2;
+        unsigned token = one.quad[k % 16 / 4].word[k / 16 * 2 + matrix] >> (k % 4 * 8) & 0xFF;
+        if (one.a != 0) {
+          token = byte_of(one.a, first_token + matrix * 8 + hopper_model::lane() / 4, k);
+        }
+        sum += table[token] * table[byte_of(one.b, column, k)];
       }
       one.d[4 * j + i] = sum;
     }

@@ -169,13 +169,14 @@ TEST_CASE("Hopper model: every way of K, one block and several", "[hopper_model]
     for (num_multiprocessors = 1; num_multiprocessors <= 3; num_multiprocessors += 2) {
       expect_reference<64, preshuffled, 128, 64>({1, 64, lens});
       expect_reference<64, preshuffled, 128, 32>({3, 32, lens});
-      expect_reference<16, preshuffled, 128, 16>({2, 16, lens});
+      expect_reference<16, preshuffled, 128, 16>({2, 48, lens});
       expect_reference<32, preshuffled, 64, 16>({1, 16, lens});
       expect_reference<128, preshuffled, 64, 16>({2, 16, lens});
       expect_reference<64, plain, 128, 16>({1, 16, lens});
       expect_reference<16, plain, 64, 8>({3, 8, lens});
       expect_reference<1, plain, 128, 16>({1, 16, lens});
       expect_reference<64, preshuffled, 256, 16>({2, 16, lens});
+      expect_reference<64, plain, 256, 16>({2, 16, lens});
     }
   }
 }

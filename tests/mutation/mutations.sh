@@ -1090,9 +1090,9 @@ hopper 'Hopper: one bit for two small pages' detail/page_stream_sm90.hpp '*every
 END
 
 hopper 'Hopper: scales of small pages a page late' detail/stage_sm90.hpp '*every way*' << 'END'
-token % piece_tokens * 4 * num_scales;
+token % piece_tokens * token_bytes
 ====
-token * 4 * num_scales;
+token * token_bytes
 END
 
 hopper 'Hopper: plain rows without the gap between blocks' detail/stage_sm90.hpp '*every way*' << 'END'
@@ -1102,7 +1102,34 @@ in_piece / block_rows * gap_bytes
 END
 
 hopper 'Hopper: the second half of K instead of the first' detail/computer_sm90.hpp '*every way*' << 'END'
-load_half(stage, 0, tokens.half[0]);
+load_half(stage, 0, k.half[0]);
 ====
-load_half(stage, 1, tokens.half[0]);
+load_half(stage, 1, k.half[0]);
+END
+
+hopper 'Hopper: small tiles as far apart as if no scales lay between' detail/stage_sm90.hpp \
+  '*every way*' << 'END'
+tile_bytes = scales_follow ? piece_bytes : tile_tokens * head_dim;
+====
+tile_bytes = tile_tokens * head_dim;
+END
+
+hopper 'Hopper: the other half of every tile' detail/computer_sm90.hpp '*every way*' << 'END'
+half * 8 + step
+====
+(half ^ 1) * 8 + step
+END
+
+hopper 'Hopper: a stage is free while K is multiplied where it lies' detail/computer_sm90.hpp \
+  '*every way*' << 'END'
+half == 1 && column + Blocks
+====
+half == 0 && column + Blocks
+END
+
+hopper 'Hopper: the second of two rows gets the weights of the first' detail/computer_sm90.hpp \
+  '*every way*' << 'END'
+(weights + column);
+====
+(weights + 8 * j);
 END

@@ -37,15 +37,17 @@ class computer {
   static constexpr int steps = head_dim / 32;  // of the matrix instruction
   static constexpr int tokens_between_turns = num_computers * pair_tokens;
   static_assert(tokens_between_turns <= 512, "kindex: max_logits_width leaves no room for a step");
-  /// K of a pair stays in registers while heads pass by, and its stage is free at once; 256 dims
-  /// take too many.
-  static constexpr bool resident_k = head_dim <= 128;
-  /// Results of one half of the tokens times `heads` heads, per scale group.
-  using products = float[num_scales][heads / 2];
-  struct pair_fragments {
-    mutable token_fragment half[resident_k ? 2 : 1][steps];
+  /// K that the matrix unit does not read by itself stays in registers while heads pass by, and its
+  /// stage is free at once; 256 dims take too many.
+  static constexpr bool resident_k = !layout::even_tiles && head_dim <= 128;
+  /// K of a pair as the matrix unit takes it: where it lies, or by halves in registers.
+  struct pair_k {
     const char* stage;
+    token_fragment half[resident_k ? 2 : 1][steps];
   };
+  /// Results of one half of the tokens times so many blocks of heads, per scale group.
+  template <int Blocks>
+  using products = float[num_scales][Blocks * heads / 2];
 
  public:
   KINDEX_DEVICE computer(const args_type& args, const memory_type& memory, int warpgroup, int warp)
@@ -132,34 +134,39 @@ class computer {
       }
     }
 
-    pair_fragments tokens;
+    pair_k k;
+    k.stage = stage;
     if constexpr (resident_k) {
-      load_half(stage, 0, tokens.half[0]);
-      load_half(stage, 1, tokens.half[1]);
+      load_half(stage, 0, k.half[0]);
+      load_half(stage, 1, k.half[1]);
       release_stage();
-    } else {
-      tokens.stage = stage;
     }
-    // Heads pass by in blocks of one matrix instruction, row after row.
-    float sum[4] = {};
-    int row_end = args_.num_heads;
-    const auto finish_block = [&](int column) {
-      if (column + heads != row_end) return;
+    // Heads pass by in blocks, row after row.
+    const auto finish_row = [&](const float(&sum)[4]) {
       const float logit = exchange_in_quad(sum) * own_scale;
       *held = valid ? logit : -__builtin_inff();
       held += held_stride;
-#pragma unroll
-      for (float& s : sum) s = 0;
-      row_end += args_.num_heads;
     };
     int column = 0;
-    for (; column + heads < query.num_columns; column += 2 * heads) {
-      add_blocks<2>(tokens, query, column, group_scale, sum, finish_block);
+    if (args_.num_heads == heads) {
+      // A row is a block: two at once, whose exchanges, which take long, overlap as well.
+      for (; column + heads < query.num_columns; column += 2 * heads) {
+        float sum[2][4] = {};
+        add_blocks<2>(k, query, column, group_scale, sum);
+        finish_row(sum[0]);
+        finish_row(sum[1]);
+      }
     }
-    if (column < query.num_columns) {
-      add_blocks<1>(tokens, query, column, group_scale, sum, finish_block);
+    float sum[1][4] = {};
+    int row_end = column + args_.num_heads;
+    for (; column < query.num_columns; column += heads) {
+      add_blocks<1>(k, query, column, group_scale, sum);
+      if (column + heads != row_end) continue;
+      finish_row(sum[0]);
+#pragma unroll
+      for (float& s : sum[0]) s = 0;
+      row_end += args_.num_heads;
     }
-    if constexpr (!resident_k) release_stage();
   }
 
   /// Writes what a thread has held back: logits of its own token of every third pair.
@@ -182,38 +189,27 @@ class computer {
     }
   }
 
-  /// Adds Blocks blocks of heads to the sums of this lane's four tokens. While one half of the
-  /// tokens is summed up, the matrix unit is at the next; two scales a token take twice the
-  /// registers, and have none left for that.
-  template <int Blocks, class FinishBlock>
-  KINDEX_DEVICE void add_blocks(const pair_fragments& tokens, const query_view& query, int column,
-                                const float (&group_scale)[4][num_scales], float (&sum)[4],
-                                const FinishBlock& finish_block) {
-    constexpr int ahead = num_scales == 1 ? 1 : 0;
-    constexpr int num_halves = 2 * Blocks;
-    products dot[1 + ahead];
-    float2 weight[heads / 8];
-    if constexpr (ahead != 0) multiply_half(tokens, query, column, 0, dot[0]);
+  /// Adds blocks of heads, which one matrix instruction takes together, to their sums of this
+  /// lane's four tokens. There are registers for the products of one half of the tokens with two
+  /// blocks, or of both halves with one: then one half is summed up while the other is multiplied.
+  template <int Blocks>
+  KINDEX_DEVICE void add_blocks(pair_k& k, const query_view& query, int column,
+                                const float (&group_scale)[4][num_scales],
+                                float (&sum)[Blocks][4]) {
+    constexpr int at_once = Blocks == 1 && num_scales == 1 ? 2 : 1;  // halves
+    products<Blocks> dot[at_once];
+    if constexpr (at_once == 2) multiply_half<Blocks>(k, query, column, 0, dot[0]);
 #pragma unroll
-    for (int i = 0; i < num_halves; ++i) {
-      const int next = i + ahead;
-      if (next < num_halves) {
-        multiply_half(tokens, query, column + next / 2 * heads, next % 2, dot[next % (1 + ahead)]);
-      }
-      if (i % 2 == 0) {
-#pragma unroll
-        for (int j = 0; j < heads / 8; ++j) {
-          weight[j] =
-              *reinterpret_cast<const float2*>(query.weights + column + i / 2 * heads + 8 * j);
-        }
-      }
-      if (next < num_halves) {
-        wait_multiply<ahead>();
+    for (int half = 0; half < 2; ++half) {
+      if (at_once == 2 && half == 0) {
+        multiply_half<Blocks>(k, query, column, 1, dot[at_once - 1]);
+        wait_multiply<1>();
       } else {
+        if constexpr (at_once == 1) multiply_half<Blocks>(k, query, column, half, dot[0]);
         wait_multiply<0>();
       }
-      add_half(dot[i % (1 + ahead)], weight, group_scale, i % 2, sum);
-      if (i % 2 == 1) finish_block(column + i / 2 * heads);
+      if (!resident_k && half == 1 && column + Blocks * heads >= query.num_columns) release_stage();
+      add_half<Blocks>(dot[half % at_once], query.weights + column, group_scale, half, sum);
     }
   }
 
@@ -227,41 +223,59 @@ class computer {
     }
   }
 
-  /// Begins q . k of `heads` columns of q with one half of the tokens.
-  KINDEX_DEVICE void multiply_half(const pair_fragments& tokens, const query_view& query,
-                                   int column, int half, products& dot) {
+  /// Begins q . k of some blocks of columns of q with one half of the tokens.
+  template <int Blocks>
+  KINDEX_DEVICE void multiply_half(pair_k& k, const query_view& query, int column, int half,
+                                   products<Blocks>& dot) {
     // In steps of 16 bytes: one a column, all columns for 16 dims.
     const operand q = query.q + static_cast<operand>(column);
     const auto q_step = static_cast<operand>(2 * query.num_columns);
-    if constexpr (!resident_k) load_half(tokens.stage, half, tokens.half[0]);
+    const descriptor first =
+        descriptor_of(operand_at(k.stage, tile_tokens * unit_bytes), layout::tile_bytes);
+    if constexpr (!layout::even_tiles && !resident_k) load_half(k.stage, half, k.half[0]);
     begin_multiply();
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
-      multiply<heads>(dot[step / (steps / num_scales)], tokens.half[resident_k ? half : 0][step],
-                      q + static_cast<operand>(step) * q_step, step % (steps / num_scales) != 0);
+      auto& d = dot[step / (steps / num_scales)];
+      const operand columns = q + static_cast<operand>(step) * q_step;
+      const int accumulate = step % (steps / num_scales) != 0;
+      if constexpr (layout::even_tiles) {
+        // The same for tokens: 8 a half, 16 for 16 dims.
+        const auto at = static_cast<descriptor>(half * 8 + step * 2 * tile_tokens);
+        multiply<Blocks * heads>(d, first + at, columns, accumulate);
+      } else {
+        multiply<Blocks * heads>(d, k.half[resident_k ? half : 0][step], columns, accumulate);
+      }
     }
     commit_multiply();
   }
 
-  /// Adds relu(q . k) * w of a half to the sums of this lane's two tokens in it: row lane/4 of both
-  /// matrices.
-  KINDEX_DEVICE void add_half(const products& dot, const float2 (&weight)[heads / 8],
+  /// Adds relu(q . k) * w of a half to each block's sums of this lane's two tokens in it: row
+  /// lane/4 of both matrices.
+  template <int Blocks>
+  KINDEX_DEVICE void add_half(const products<Blocks>& dot, const float* weights,
                               const float (&group_scale)[4][num_scales], int half,
-                              float (&sum)[4]) {
+                              float (&sum)[Blocks][4]) {
 #pragma unroll
     for (int j = 0; j < heads / 8; ++j) {
 #pragma unroll
-      for (int t = 0; t < 2; ++t) {
-        const int i = 2 * half + t;
-        float value0 = dot[0][4 * j + 2 * t];
-        float value1 = dot[0][4 * j + 2 * t + 1];
-        if constexpr (num_scales == 2) {
-          const float s0 = group_scale[i][0], s1 = group_scale[i][1];
-          value0 = fmaf(dot[1][4 * j + 2 * t], s1, value0 * s0);
-          value1 = fmaf(dot[1][4 * j + 2 * t + 1], s1, value1 * s0);
+      for (int block = 0; block < Blocks; ++block) {
+        const int column = block * heads + 8 * j;
+        const float2 weight = *reinterpret_cast<const float2*>(weights + column);
+#pragma unroll
+        for (int t = 0; t < 2; ++t) {
+          const int i = 2 * half + t;
+          const int first = column / 2 + 2 * t;
+          float value0 = dot[0][first];
+          float value1 = dot[0][first + 1];
+          if constexpr (num_scales == 2) {
+            const float s0 = group_scale[i][0], s1 = group_scale[i][1];
+            value0 = fmaf(dot[1][first], s1, value0 * s0);
+            value1 = fmaf(dot[1][first + 1], s1, value1 * s0);
+          }
+          sum[block][i] = fmaf(fmaxf(value0, 0.0f), weight.x, sum[block][i]);
+          sum[block][i] = fmaf(fmaxf(value1, 0.0f), weight.y, sum[block][i]);
         }
-        sum[i] = fmaf(fmaxf(value0, 0.0f), weight[j].x, sum[i]);
-        sum[i] = fmaf(fmaxf(value1, 0.0f), weight[j].y, sum[i]);
       }
     }
   }

@@ -110,13 +110,19 @@ KINDEX_DEVICE void arrive_when_copied(barrier* b) {
 
 // Matrix instructions -----------------------------------------------------------------------------
 
-/// Operand in shared memory without swizzle, whose core matrices of neighbouring heads lie side by
-/// side: the half of its descriptor that is not the same for all. Adding n moves it by 16 n bytes.
-using operand = std::uint32_t;
+inline constexpr int core_matrix_bytes = 128;
 
-/// `dim_step_bytes`: from a core matrix to that of the next 16 dims.
+/// Operand in shared memory without swizzle: where it begins, and how far it is to the core
+/// matrices of the next 16 dims. Adding n moves it by 16 n bytes.
+using operand = std::uint32_t;
+/// The same, and how far it is to those of the next 8 rows.
+using descriptor = std::uint64_t;
+
 KINDEX_DEVICE operand operand_at(const void* start, std::uint32_t dim_step_bytes) {
   return (shared_address(start) & 0x3FFFFu) >> 4 | dim_step_bytes >> 4 << 16;
+}
+KINDEX_DEVICE descriptor descriptor_of(operand rows, std::uint32_t row_step_bytes) {
+  return descriptor{row_step_bytes >> 4} << 32 | rows;
 }
 
 KINDEX_DEVICE void begin_multiply() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -145,65 +151,86 @@ KINDEX_DEVICE token_fragment load_fragment(const void* row) {
   return a;
 }
 
-/// d (+)= a x b: 64 tokens x Columns heads over 32 dims. Thread: tokens 16*warp + lane/4 (d[4j],
-/// d[4j+1]) and 8 more (d[4j+2], d[4j+3]); columns 8j + 2*(lane%4) and 1 more.
+#define KINDEX_NAMES_4 "%0, %1, %2, %3"
+#define KINDEX_NAMES_8 KINDEX_NAMES_4 ", %4, %5, %6, %7"
+#define KINDEX_NAMES_16 KINDEX_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define KINDEX_NAMES_32 \
+  KINDEX_NAMES_16       \
+  ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define KINDEX_NAMES_64                                                              \
+  KINDEX_NAMES_32                                                                    \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
+  ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define KINDEX_SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define KINDEX_SUMS_8(i) KINDEX_SUMS_4(i), KINDEX_SUMS_4(i + 4)
+#define KINDEX_SUMS_16(i) KINDEX_SUMS_8(i), KINDEX_SUMS_8(i + 8)
+#define KINDEX_SUMS_32(i) KINDEX_SUMS_16(i), KINDEX_SUMS_16(i + 16)
+#define KINDEX_SUMS_64(i) KINDEX_SUMS_32(i), KINDEX_SUMS_32(i + 32)
+/// One instruction; `sums` is half of `columns`, and then come the names and values of what else it
+/// reads.
+#define KINDEX_WGMMA(columns, sums, tokens, heads, accumulate, ...)                                \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " accumulate                                      \
+               ", 0;\n"                                                                            \
+               "wgmma.mma_async.sync.aligned.m64n" #columns                                        \
+               "k32.f32.e4m3.e4m3 {" KINDEX_NAMES_##sums "}, " tokens ", " heads ", p, 1, 1;\n}\n" \
+               : KINDEX_SUMS_##sums(0)                                                             \
+               : __VA_ARGS__)
+
+/// d (+)= tokens x heads: 64 tokens x Columns heads over 32 dims; core matrices of neighbouring
+/// heads lie side by side. Thread: tokens 16*warp + lane/4 (d[4j], d[4j+1]) and 8 more (d[4j+2],
+/// d[4j+3]); columns 8j + 2*(lane%4) and 1 more.
 template <int Columns>
-KINDEX_DEVICE void multiply(float (&d)[Columns / 2], const token_fragment& a, operand heads,
+KINDEX_DEVICE void multiply(float (&d)[Columns / 2], const token_fragment& tokens, operand heads,
                             int accumulate) {
-  static_assert(Columns == 8 || Columns == 16 || Columns == 32 || Columns == 64,
-                "kindex: on Hopper a Config's heads are 8, 16, 32 or 64");
-  constexpr std::uint64_t core_matrix_bytes = 128;
-  const std::uint64_t b = core_matrix_bytes >> 4 << 32 | heads;
+  const std::uint32_t(&a)[4] = tokens.word;
+  const descriptor b = descriptor_of(heads, core_matrix_bytes);
+#define KINDEX_INPUTS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate)
   if constexpr (Columns == 8) {
-    asm volatile(
-        "{\n"
-        ".reg .pred p;\n"
-        "setp.ne.b32 p, %9, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "%8, p, 1, 1;\n"
-        "}\n"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b), "r"(accumulate));
+    KINDEX_WGMMA(8, 4, "{%4, %5, %6, %7}", "%8", "%9", KINDEX_INPUTS);
   } else if constexpr (Columns == 16) {
-    asm volatile(
-        "{\n"
-        ".reg .pred p;\n"
-        "setp.ne.b32 p, %13, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3 {%0, %1, %2, %3, %4, %5, %6, %7}, "
-        "{%8, %9, %10, %11}, %12, p, 1, 1;\n"
-        "}\n"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-          "+f"(d[7])
-        : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b), "r"(accumulate));
+    KINDEX_WGMMA(16, 8, "{%8, %9, %10, %11}", "%12", "%13", KINDEX_INPUTS);
   } else if constexpr (Columns == 32) {
-    asm volatile(
-        "{\n"
-        ".reg .pred p;\n"
-        "setp.ne.b32 p, %21, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
-        "%9, %10, %11, %12, %13, %14, %15}, {%16, %17, %18, %19}, %20, p, 1, 1;\n"
-        "}\n"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-          "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-          "+f"(d[14]), "+f"(d[15])
-        : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b), "r"(accumulate));
+    KINDEX_WGMMA(32, 16, "{%16, %17, %18, %19}", "%20", "%21", KINDEX_INPUTS);
   } else if constexpr (Columns == 64) {
-    asm volatile(
-        "{\n"
-        ".reg .pred p;\n"
-        "setp.ne.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {%0, %1, %2, %3, %4, %5, %6, %7, %8, "
-        "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
-        "%27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, p, 1, 1;\n"
-        "}\n"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-          "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-          "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-          "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b), "r"(accumulate));
+    KINDEX_WGMMA(64, 32, "{%32, %33, %34, %35}", "%36", "%37", KINDEX_INPUTS);
+  } else {
+    static_assert(Columns == 128, "kindex: on Hopper a Config's heads are 8, 16, 32 or 64");
+    KINDEX_WGMMA(128, 64, "{%64, %65, %66, %67}", "%68", "%69", KINDEX_INPUTS);
   }
+#undef KINDEX_INPUTS
 }
+
+/// The same with tokens where they lie in shared memory.
+template <int Columns>
+KINDEX_DEVICE void multiply(float (&d)[Columns / 2], descriptor a, operand heads, int accumulate) {
+  const descriptor b = descriptor_of(heads, core_matrix_bytes);
+#define KINDEX_INPUTS "l"(a), "l"(b), "r"(accumulate)
+  if constexpr (Columns == 8) {
+    KINDEX_WGMMA(8, 4, "%4", "%5", "%6", KINDEX_INPUTS);
+  } else if constexpr (Columns == 16) {
+    KINDEX_WGMMA(16, 8, "%8", "%9", "%10", KINDEX_INPUTS);
+  } else if constexpr (Columns == 32) {
+    KINDEX_WGMMA(32, 16, "%16", "%17", "%18", KINDEX_INPUTS);
+  } else if constexpr (Columns == 64) {
+    KINDEX_WGMMA(64, 32, "%32", "%33", "%34", KINDEX_INPUTS);
+  } else {
+    static_assert(Columns == 128, "kindex: on Hopper a Config's heads are 8, 16, 32 or 64");
+    KINDEX_WGMMA(128, 64, "%64", "%65", "%66", KINDEX_INPUTS);
+  }
+#undef KINDEX_INPUTS
+}
+
+#undef KINDEX_WGMMA
+#undef KINDEX_SUMS_64
+#undef KINDEX_SUMS_32
+#undef KINDEX_SUMS_16
+#undef KINDEX_SUMS_8
+#undef KINDEX_SUMS_4
+#undef KINDEX_NAMES_64
+#undef KINDEX_NAMES_32
+#undef KINDEX_NAMES_16
+#undef KINDEX_NAMES_8
+#undef KINDEX_NAMES_4
 
 #endif  // KINDEX_TARGET_SM90A
 

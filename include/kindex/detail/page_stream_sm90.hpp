@@ -119,27 +119,26 @@ class page_stream {
     __syncwarp();
     if (wanted) {
       copy_piece(page_address(id), one_piece_pages ? 0 : first - entry * args_.pages.page_size(),
-                 to.data + piece * layout::piece_bytes, to.full);
+                 piece, to);
     }
   }
 
-  /// A copy costs some 80 cycles. Where scales follow K they come with it, but for preshuffled
-  /// pages of 64 tokens, which are no faster then.
-  KINDEX_DEVICE void copy_piece(const char* page, int token_in_page, char* to,
-                                barrier* full) const {
-    constexpr bool scales_follow =
-        one_piece_pages && (page_size < 64 || Geometry::layout == page_layout::plain);
+  /// A copy costs some 80 cycles: where scales follow K they come with it.
+  KINDEX_DEVICE void copy_piece(const char* page, int token_in_page, int piece,
+                                const stage_view& to) const {
     const char* const k = page + token_in_page * head_dim;
+    char* const to_k = to.data + piece * layout::piece_bytes;
 #pragma unroll
     for (int block = 0; block < layout::blocks_per_piece; ++block) {
       const bool last = block == layout::blocks_per_piece - 1;
       copy_bulk(
-          to + block * (layout::block_bytes + layout::gap_bytes), k + block * layout::block_bytes,
-          layout::block_bytes + (last && scales_follow ? layout::piece_scale_bytes : 0), full);
+          to_k + block * (layout::block_bytes + layout::gap_bytes), k + block * layout::block_bytes,
+          layout::block_bytes + (last && layout::scales_follow ? layout::piece_scale_bytes : 0),
+          to.full);
     }
-    if constexpr (!scales_follow) {
-      copy_bulk(to + layout::piece_k_bytes, page + scale_offset(token_in_page),
-                layout::piece_scale_bytes, full);
+    if constexpr (!layout::scales_follow) {
+      copy_bulk(to.data + layout::scale_offset(piece * layout::piece_tokens),
+                page + scale_offset(token_in_page), layout::piece_scale_bytes, to.full);
     }
   }
 

@@ -4,11 +4,12 @@
 // How a stage of the ring on Hopper keeps 128 tokens ("a pair" of units): K and scales, in pieces
 // that lie in one page each.
 //
-// Preshuffled tiles are made of the core matrices that ldmatrix reads without bank conflicts, and
-// stay as they are. Plain rows of 128 bytes all begin in the same bank: they lie in four blocks of
-// 32, each 32 bytes further on than the one before, and a core matrix takes two rows of each. That
-// makes one conflict instead of seven; gaps of 16 bytes do the same, but bulk copies to places that
-// are no multiples of 32 are slower.
+// Preshuffled tiles are made of core matrices, and stay as they are; where they lie at equal
+// distances the matrix unit reads them by itself, else ldmatrix does, without bank conflicts. Plain
+// rows of 128 bytes all begin in the same bank: they lie in four blocks of 32, each 32 bytes
+// further on than the one before, and a core matrix takes two rows of each. That makes one conflict
+// instead of seven; gaps of 16 bytes do the same, but bulk copies to places that are no multiples
+// of 32 are slower.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -49,9 +50,17 @@ struct stage_layout {
   static constexpr int block_bytes = piece_tokens / blocks_per_piece * head_dim;
   static constexpr int piece_k_bytes = blocks_per_piece * (block_bytes + gap_bytes) - gap_bytes;
   static constexpr int piece_scale_bytes = piece_tokens * 4 * num_scales;
-  static constexpr int piece_bytes = piece_k_bytes + piece_scale_bytes + gap_bytes;
+  /// Where pages are pieces, scales follow K there and are copied with it, but for preshuffled
+  /// pages of 64 tokens, which are no faster then. All others lie behind K of all pieces.
+  static constexpr bool scales_follow =
+      page_size == piece_tokens && (page_size < 64 || !preshuffled);
+  static constexpr int piece_bytes =
+      piece_k_bytes + (scales_follow ? piece_scale_bytes : 0) + gap_bytes;
   static constexpr int num_pieces = pair_tokens / piece_tokens;
-  static constexpr int bytes = num_pieces * piece_bytes;
+  static constexpr int bytes = num_pieces * (piece_k_bytes + piece_scale_bytes + gap_bytes);
+  /// Preshuffled tiles at equal distances, and how far they are apart.
+  static constexpr bool even_tiles = preshuffled && (!scales_follow || piece_tokens == tile_tokens);
+  static constexpr int tile_bytes = scales_follow ? piece_bytes : tile_tokens * head_dim;
 
   /// Which token a warp of computers multiplies in a row (0-7) of one of two core matrices, for one
   /// half of the pair.
@@ -72,8 +81,10 @@ struct stage_layout {
   }
   /// Where the scales of a token are.
   static KINDEX_HOST_DEVICE constexpr int scale_offset(int token) {
-    return token / piece_tokens * piece_bytes + piece_k_bytes +
-           token % piece_tokens * 4 * num_scales;
+    constexpr int token_bytes = 4 * num_scales;
+    return scales_follow ? token / piece_tokens * piece_bytes + piece_k_bytes +
+                               token % piece_tokens * token_bytes
+                         : num_pieces * piece_bytes + token * token_bytes;
   }
 };
 
