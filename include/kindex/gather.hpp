@@ -17,6 +17,7 @@
 #include "config.hpp"
 #include "detail/divider.hpp"
 #include "detail/launch.hpp"
+#include "detail/launch_order.hpp"
 #include "detail/memory.hpp"
 #include "detail/wave.hpp"
 #include "params.hpp"
@@ -99,6 +100,8 @@ KINDEX_DEVICE int owner_of_lane_token(const std::int32_t* cu_seq_lens, int first
 template <class Config, class Args>
 KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel([[maybe_unused]] Args args) {
 #if KINDEX_TARGET_SUPPORTED
+  let_next_launch_begin();
+  wait_for_earlier_launches();
   using geometry = typename Config::geometry;
   constexpr int num_scales = geometry::num_scales;
   constexpr int units_per_step = Config::units_per_step;

@@ -18,6 +18,7 @@
 #include "detail/convert.hpp"
 #include "detail/divider.hpp"
 #include "detail/launch.hpp"
+#include "detail/launch_order.hpp"
 #include "detail/memory.hpp"
 #include "detail/wave.hpp"
 #include "params.hpp"
@@ -142,6 +143,8 @@ KINDEX_DEVICE unit_of_elements<Config::k_type> load_unit_of_k([[maybe_unused]] c
 template <class Config, class Args>
 KINDEX_KERNEL __launch_bounds__(Config::block_size) void store_kernel([[maybe_unused]] Args args) {
 #if KINDEX_TARGET_SUPPORTED
+  let_next_launch_begin();
+  wait_for_earlier_launches();
   using geometry = typename Config::geometry;
   const int unit = static_cast<int>(threadIdx.x) % Config::lanes_per_token;
   // A row has at least 128 bytes: no memory holds 2^32 of them.

@@ -2,13 +2,53 @@
 // SPDX-License-Identifier: MIT
 #include "support/launch.hpp"
 
-namespace kindex_test {
+#include <kindex/config.hpp>
 
-captured_graph::captured_graph(const operation& run) {
+#include <cstddef>
+
+namespace kindex_test {
+namespace {
+
+/// Makes all edges from a kernel to a kernel programmatic. HIP has no name for that.
+void make_edges_programmatic([[maybe_unused]] hipGraph_t graph) {
+#if KINDEX_PLATFORM_NVIDIA
+#if CUDART_VERSION >= 13000
+  constexpr auto get_edges = cudaGraphGetEdges;
+  constexpr auto remove_edges = cudaGraphRemoveDependencies;
+  constexpr auto add_edges = cudaGraphAddDependencies;
+#else
+  constexpr auto get_edges = cudaGraphGetEdges_v2;
+  constexpr auto remove_edges = cudaGraphRemoveDependencies_v2;
+  constexpr auto add_edges = cudaGraphAddDependencies_v2;
+#endif
+  std::size_t count = 0;
+  check(get_edges(graph, nullptr, nullptr, nullptr, &count), "cudaGraphGetEdges");
+  std::vector<cudaGraphNode_t> from(count);
+  std::vector<cudaGraphNode_t> to(count);
+  std::vector<cudaGraphEdgeData> data(count);
+  check(get_edges(graph, from.data(), to.data(), data.data(), &count), "cudaGraphGetEdges");
+  for (std::size_t i = 0; i < count; ++i) {
+    cudaGraphNodeType earlier = {};
+    cudaGraphNodeType later = {};
+    check(cudaGraphNodeGetType(from[i], &earlier), "cudaGraphNodeGetType");
+    check(cudaGraphNodeGetType(to[i], &later), "cudaGraphNodeGetType");
+    if (earlier != cudaGraphNodeTypeKernel || later != cudaGraphNodeTypeKernel) continue;
+    check(remove_edges(graph, &from[i], &to[i], &data[i], 1), "cudaGraphRemoveDependencies");
+    data[i].from_port = cudaGraphKernelNodePortProgrammatic;
+    data[i].type = cudaGraphDependencyTypeProgrammatic;
+    check(add_edges(graph, &from[i], &to[i], &data[i], 1), "cudaGraphAddDependencies");
+  }
+#endif
+}
+
+}  // namespace
+
+captured_graph::captured_graph(const operation& run, graph_edges edges) {
   // The strictest mode: any call that allocates or synchronises fails.
   check(hipStreamBeginCapture(stream_.get(), hipStreamCaptureModeGlobal), "hipStreamBeginCapture");
   status_ = run(stream_.get());
   check(hipStreamEndCapture(stream_.get(), &graph_), "hipStreamEndCapture");
+  if (edges == graph_edges::programmatic) make_edges_programmatic(graph_);
   check(hipGraphInstantiate(&executable_, graph_, nullptr, nullptr, 0), "hipGraphInstantiate");
 }
 

@@ -6,6 +6,7 @@
 
 #include <hip/hip_runtime_api.h>
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -30,11 +31,15 @@ class device_stream {
   hipStream_t stream_ = nullptr;
 };
 
+/// What one kernel of a graph waits for before it starts: that the one before it has ended, or, if
+/// it is programmatic, that all of that one's blocks have started. For NVIDIA only.
+enum class graph_edges : std::uint8_t { full, programmatic };
+
 /// A captured operation that can be launched again and again. Captures without a launch before, so
 /// the operation's first call may well be this one.
 class captured_graph {
  public:
-  explicit captured_graph(const operation& run);
+  explicit captured_graph(const operation& run, graph_edges edges = graph_edges::full);
   captured_graph(const captured_graph&) = delete;
   captured_graph& operator=(const captured_graph&) = delete;
   ~captured_graph();

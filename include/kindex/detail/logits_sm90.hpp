@@ -13,6 +13,7 @@
 #include "../config.hpp"
 #include "block_memory_sm90.hpp"
 #include "computer_sm90.hpp"
+#include "launch_order.hpp"
 #include "loader_sm90.hpp"
 #include "mma_sm90.hpp"
 #include "plan_sm90.hpp"
@@ -36,18 +37,21 @@ class unit_engine {
 
   /// All of a block's work, by all of its threads.
   KINDEX_DEVICE void run() {
+    let_next_launch_begin();
     // The compiler must see that a warp does not diverge around the matrix instructions.
     const auto thread = static_cast<unsigned>(threadIdx.x);
     const int warpgroup = shuffle(static_cast<int>(thread / warpgroup_size), 0);
     const int warp = static_cast<int>(thread % warpgroup_size / wave_size);
     if (warpgroup > 0) {
       if (thread >= block_size - wave_size) memory_.init_barriers();
+      wait_for_earlier_launches();
       if (thread / wave_size == warps_per_group) prefetch_probable_page_ids(args_);
       memory_.wait_for_barriers();
       set_max_registers<computer_registers, true>();
       computer<Config>(args_, memory_, warpgroup, warp).run();
     } else {
       set_max_registers<loader_registers, false>();
+      wait_for_earlier_launches();
       loader<Config>(args_, memory_, warp).run();
     }
   }
