@@ -144,7 +144,6 @@ template <class Config, class Args>
 KINDEX_KERNEL __launch_bounds__(Config::block_size) void store_kernel([[maybe_unused]] Args args) {
 #if KINDEX_TARGET_SUPPORTED
   let_next_launch_begin();
-  wait_for_earlier_launches();
   using geometry = typename Config::geometry;
   const int unit = static_cast<int>(threadIdx.x) % Config::lanes_per_token;
   // A row has at least 128 bytes: no memory holds 2^32 of them.
@@ -156,8 +155,11 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size) void store_kernel([[maybe_un
     return args.k + row * args.k_row_stride_bytes +
            unit * unit_elements * element_bytes(Config::k_type);
   };
-  // Only the slot says whether the row may be read.
+  // Only the slot says whether the row may be read. A prefetch reads nothing, and need not wait.
   prefetch(own_part_of(existing));
+  prefetch(static_cast<const char*>(args.slots) +
+           std::size_t{existing} * (args.slots_are_int64 ? 8 : 4));
+  wait_for_earlier_launches();
   const std::int64_t slot =
       __builtin_expect(args.slots_are_int64, 1)
           ? static_cast<const std::int64_t*>(args.slots)[existing]

@@ -1129,7 +1129,13 @@ END
 
 hopper 'Hopper: the second of two rows gets the weights of the first' detail/computer_sm90.hpp \
   '*every way*' << 'END'
-(weights + column);
+(weights + block * heads + first);
 ====
-(weights + 8 * j);
+(weights + first);
+END
+
+hopper 'Hopper: weights in the order of heads' detail/block_memory_sm90.hpp '*every way*' << 'END'
+head / 16 * 16 + pair * 4 + matrix * 2 + head % 2;
+====
+head;
 END

@@ -59,6 +59,16 @@ class block_memory {
   static constexpr int first_query_warp = stream_type::num_warps % warps_per_group;
   static constexpr int num_query_threads = warpgroup_size - first_query_warp * wave_size;
 
+  /// Weights of a row lie in the order in which lanes need them, as many together as one lane takes
+  /// of 16 heads at once: of each pair of columns that it has in a matrix (mma_sm90.hpp) two.
+  static constexpr int weights_at_once = Config::heads % 16 == 0 ? 4 : 2;
+  static KINDEX_DEVICE int place_of_weight(int head) {
+    if constexpr (weights_at_once == 2) return head;
+    const int pair = head / 2 % 4;
+    const int matrix = head / 8 % 2;
+    return head / 16 * 16 + pair * 4 + matrix * 2 + head % 2;
+  }
+
   /// The part of a fixed size.
   struct ring_state {
     barrier full[max_stages];
@@ -81,7 +91,7 @@ class block_memory {
 
   /// q of a slot, as [D/16][rows * heads][16 bytes].
   KINDEX_DEVICE char* query_of(int slot) const { return query_ + slot * plan_.query_bytes; }
-  /// The weights of its columns.
+  /// The weights of its rows.
   KINDEX_DEVICE float* weights_of(int slot) const {
     return reinterpret_cast<float*>(weights_ + slot * plan_.weight_bytes);
   }

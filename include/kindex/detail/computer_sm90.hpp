@@ -100,7 +100,7 @@ class computer {
         : num_columns(num_rows * num_heads),
           q(operand_at(memory.query_of(slot),
                        static_cast<std::uint32_t>(num_columns) * unit_bytes)),
-          weights(memory.weights_of(slot) + lane_id() % 4 * 2),
+          weights(memory.weights_of(slot) + lane_id() % 4 * memory_type::weights_at_once),
           visible(memory.visible_of(slot, num_rows)) {}
   };
 
@@ -256,25 +256,28 @@ class computer {
   KINDEX_DEVICE void add_half(const products<Blocks>& dot, const float* weights,
                               const float (&group_scale)[4][num_scales], int half,
                               float (&sum)[Blocks][4]) {
+    constexpr int weights_at_once = memory_type::weights_at_once;
+    struct alignas(4 * weights_at_once) lane_weights {
+      float of[weights_at_once];
+    };
 #pragma unroll
-    for (int j = 0; j < heads / 8; ++j) {
+    for (int first = 0; first < heads; first += 4 * weights_at_once) {
 #pragma unroll
       for (int block = 0; block < Blocks; ++block) {
-        const int column = block * heads + 8 * j;
-        const float2 weight = *reinterpret_cast<const float2*>(weights + column);
+        const auto weight = *reinterpret_cast<const lane_weights*>(weights + block * heads + first);
 #pragma unroll
-        for (int t = 0; t < 2; ++t) {
-          const int i = 2 * half + t;
-          const int first = column / 2 + 2 * t;
-          float value0 = dot[0][first];
-          float value1 = dot[0][first + 1];
-          if constexpr (num_scales == 2) {
-            const float s0 = group_scale[i][0], s1 = group_scale[i][1];
-            value0 = fmaf(dot[1][first], s1, value0 * s0);
-            value1 = fmaf(dot[1][first + 1], s1, value1 * s0);
+        for (int w = 0; w < weights_at_once; ++w) {
+          const int of_columns = (block * heads + first + w / 2 * 8) / 2 + w % 2;
+#pragma unroll
+          for (int t = 0; t < 2; ++t) {
+            const int i = 2 * half + t;
+            float value = dot[0][of_columns + 2 * t];
+            if constexpr (num_scales == 2) {
+              value =
+                  fmaf(dot[1][of_columns + 2 * t], group_scale[i][1], value * group_scale[i][0]);
+            }
+            sum[block][i] = fmaf(fmaxf(value, 0.0f), weight.of[w], sum[block][i]);
           }
-          sum[block][i] = fmaf(fmaxf(value0, 0.0f), weight.x, sum[block][i]);
-          sum[block][i] = fmaf(fmaxf(value1, 0.0f), weight.y, sum[block][i]);
         }
       }
     }

@@ -139,7 +139,7 @@ class loader {
     return static_cast<int>(threadIdx.x) - first_query_warp * wave_size;
   }
 
-  /// q as [D/16][rows * heads][16 bytes], the weights as they are, to the next slot.
+  /// q as [D/16][rows * heads][16 bytes] and the weights in their order, to the next slot.
   KINDEX_DEVICE void copy_query(const query_piece& piece) {
     constexpr int units = head_dim / unit_bytes;
     const int slot = query_position_.stage;
@@ -169,7 +169,7 @@ class loader {
       }
       KINDEX_PLAIN_LOOP
       for (int head = thread; head < args_.num_heads; head += num_query_threads) {
-        copy_async<4>(weights + head, w + head);
+        copy_async<4>(weights + memory_type::place_of_weight(head), w + head);
       }
       q += args_.q_next_n_stride;
       query += args_.num_heads * unit_bytes;
