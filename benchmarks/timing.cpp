@@ -11,7 +11,6 @@
 #include "device_tools.hpp"
 #include "progress.hpp"
 #include "support/device_buffer.hpp"
-#include "support/launch.hpp"
 #include "support/platform.hpp"
 #include "workload.hpp"
 
@@ -73,7 +72,8 @@ class scratch {
 }  // namespace
 
 timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>& launch,
-                     std::int64_t num_sets, std::int64_t bytes_per_set, inputs where, int replays) {
+                     std::int64_t num_sets, std::int64_t bytes_per_set, inputs where,
+                     kindex_test::graph_edges edges, int replays) {
   // Whole rounds, so that the last set of a replay is as far from the first as any other.
   const std::int64_t rounds = (min_launches + num_sets - 1) / num_sets;
   const std::int64_t launches = rounds * num_sets;
@@ -91,7 +91,7 @@ timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>&
 
   std::unique_ptr<kindex_test::captured_graph> graph;
   if (result.graph) {
-    graph = std::make_unique<kindex_test::captured_graph>(all);
+    graph = std::make_unique<kindex_test::captured_graph>(all, edges);
     check(graph->status(), "launch under capture");
   }
   const kindex_test::device_stream stream;
@@ -160,7 +160,8 @@ const memory_ceilings& ceilings() {
             const stream_shape shape = {num_compute_units() * per_unit, unroll, passing};
             const timing time = time_launches(
                 [&](std::int64_t, hipStream_t stream) { return stream_kernel(shape, stream); }, 1,
-                static_cast<std::int64_t>(moved), inputs::in_memory, 5);
+                static_cast<std::int64_t>(moved), inputs::in_memory, kindex_test::graph_edges::full,
+                5);
             rate = std::max(rate, static_cast<double>(moved) / time.median * 1e-3);
           }
         }

@@ -43,6 +43,8 @@ void make_edges_programmatic([[maybe_unused]] hipGraph_t graph) {
 
 }  // namespace
 
+bool has_programmatic_edges() { return is_nvidia() && can_capture(); }
+
 captured_graph::captured_graph(const operation& run, graph_edges edges) {
   // The strictest mode: any call that allocates or synchronises fails.
   check(hipStreamBeginCapture(stream_.get(), hipStreamCaptureModeGlobal), "hipStreamBeginCapture");

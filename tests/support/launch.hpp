@@ -35,6 +35,9 @@ class device_stream {
 /// it is programmatic, that all of that one's blocks have started. For NVIDIA only.
 enum class graph_edges : std::uint8_t { full, programmatic };
 
+/// True if the device has programmatic edges, and can capture a graph to give them to.
+bool has_programmatic_edges();
+
 /// A captured operation that can be launched again and again. Captures without a launch before, so
 /// the operation's first call may well be this one.
 class captured_graph {
