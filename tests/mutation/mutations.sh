@@ -1017,6 +1017,12 @@ memory_.wait_for_barriers_as_k_loader();
 
 END
 
+hopper 'Hopper: work is taken before it is divided' detail/block_memory_sm90.hpp '*every way*' << 'END'
+sync_threads<work_is_known, warpgroup_size>();
+====
+
+END
+
 hopper 'Hopper: a stage is filled before it is free' detail/loader_sm90.hpp '*every way*' << 'END'
 wait(&ring_.empty[stage], position_.parity ^ 1);
 ====

@@ -76,6 +76,7 @@ class block_memory {
     barrier query_full[max_query_slots];
     barrier query_empty[max_query_slots];
     query_piece pieces[max_query_slots];
+    block_work work;
     /// One bit for each token of a stage, a word for each warp: its page is one.
     std::uint32_t valid[max_stages][warps_per_group];
   };
@@ -132,10 +133,24 @@ class block_memory {
     sync_threads<k_loader, 2 * wave_size>();
   }
 
+  /// By the warp that loads K: it alone divides the work. If every loader did it for itself, K
+  /// would come later where a launch begins before the last one has ended.
+  KINDEX_DEVICE void tell_work(const block_work& work) const {
+    if (lane_id() == 0) ring.work = work;
+    __syncwarp();
+    announce<work_is_known, warpgroup_size>();
+  }
+  /// By the loaders of q.
+  KINDEX_DEVICE block_work hear_of_work() const {
+    sync_threads<work_is_known, warpgroup_size>();
+    return ring.work;
+  }
+
  private:
   // Barriers of the block. Not __syncthreads, which would have to be at one place in the code.
   static constexpr int everyone = 1;
   static constexpr int k_loader = 2;
+  static constexpr int work_is_known = 3;
 
   const shared_plan& plan_;
   int num_heads_;

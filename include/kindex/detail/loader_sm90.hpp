@@ -72,15 +72,22 @@ class loader {
   KINDEX_DEVICE void run() {
     // A launch begins with cold instruction caches: a warp that loads K, and nothing else, executes
     // no instruction that only others need, and waits for none of them.
-    if (stream_type::bulk && warp_ < first_query_warp) {
-      const block_work work = divide_work(args_, sequence_start_cost);
-      memory_.wait_for_barriers_as_k_loader();
-      load_pieces<true, false>(work);
+    if constexpr (stream_type::bulk) {
+      if (warp_ < first_query_warp) {
+        const block_work work = divide_work(args_, sequence_start_cost);
+        memory_.tell_work(work);
+        memory_.wait_for_barriers_as_k_loader();
+        load_pieces<true, false>(work);
+      } else {
+        load_probable_query();
+        memory_.wait_for_barriers();
+        load_pieces<false, true>(memory_.hear_of_work());
+      }
     } else {
       load_probable_query();
       const block_work work = divide_work(args_, sequence_start_cost);
       memory_.wait_for_barriers();
-      load_pieces<!stream_type::bulk, true>(work);
+      load_pieces<true, true>(work);
     }
   }
 
