@@ -49,7 +49,8 @@ goal teraflops(double rate) {
 }
 
 /// `factor` times what another case took, and its own further bytes at a ceiling.
-goal like(const char* other, double factor, double memory_ceilings::* ceiling, const char* text) {
+goal like(const std::string& other, double factor, double memory_ceilings::* ceiling,
+          const char* text) {
   return {text, [=](const harness& cases, const case_result& result) {
             const case_result* const base = cases.find(other);
             if (base == nullptr) return 0.0;

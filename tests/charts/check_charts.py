@@ -38,22 +38,25 @@ class Charts(unittest.TestCase):
         return {name: xml.etree.ElementTree.parse(self.folder / name).getroot() for name in CHARTS}
 
     def shares(self, chart):
-        """Shares of bars, goals and peers by the chart's own axis, those of the legend left out."""
+        """Shares of bars, goals, peers and bars of overlapped launches by the chart's own axis,
+        those of the legend left out."""
         parts = {style: [part for part in chart if part.get("class") == style]
-                 for style in ("grid", "bar", "goal", "peer")}
+                 for style in ("grid", "bar", "goal", "peer", "overlapped")}
         zero, full = (float(parts["grid"][i].get("x1")) for i in (0, 5))
-        bars = [float(bar.get("width")) for bar in parts["bar"][1:]]
+        bars, overlapped = ([float(bar.get("width")) for bar in parts[style][1:]]
+                            for style in ("bar", "overlapped"))
         ticks = [[float(tick.get("x1")) - zero for tick in parts[style][1:]]
                  for style in ("goal", "peer")]
-        return [[round(x / (full - zero), 3) for x in marks] for marks in (bars, *ticks)]
+        return [[round(x / (full - zero), 3) for x in marks]
+                for marks in (bars, *ticks, overlapped)]
 
     def test_shares(self):
         charts = self.charts()
         # The last repetition of two, and not their mean.
-        self.assertEqual(self.shares(charts["sweep_logits.svg"]), [[0.5], [0.8], [0.625]])
+        self.assertEqual(self.shares(charts["sweep_logits.svg"]), [[0.5], [0.8], [0.625], [0.64]])
         # The wrong one has no bar.
-        self.assertEqual(self.shares(charts["sweep_store.svg"]), [[0.5], [], [0.25]])
-        self.assertEqual(self.shares(charts["sweep_gather.svg"]), [[1.1], [0.88], []])
+        self.assertEqual(self.shares(charts["sweep_store.svg"]), [[0.5], [], [0.25], []])
+        self.assertEqual(self.shares(charts["sweep_gather.svg"]), [[1.1], [0.88], [], []])
 
     def test_text(self):
         for name, chart in self.charts().items():
