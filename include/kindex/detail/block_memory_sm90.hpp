@@ -59,8 +59,8 @@ class block_memory {
   static constexpr int first_query_warp = stream_type::num_warps % warps_per_group;
   static constexpr int num_query_threads = warpgroup_size - first_query_warp * wave_size;
 
-  /// Weights of a row lie in the order in which lanes need them, as many together as one lane takes
-  /// of 16 heads at once: of each pair of columns that it has in a matrix (mma_sm90.hpp) two.
+  /// Weights of a row lie in the order of the lanes that need them. A lane has two neighbouring
+  /// columns of every 8 (mma_sm90.hpp): those of 16 lie together, for one load.
   static constexpr int weights_at_once = Config::heads % 16 == 0 ? 4 : 2;
   static KINDEX_DEVICE int place_of_weight(int head) {
     if constexpr (weights_at_once == 2) return head;

@@ -15,7 +15,8 @@ namespace detail {
 #if KINDEX_DEVICE_COMPILER
 
 /// Lets the next launch begin once all blocks of this one have got here or ended. That launch
-/// waits for the end of this one before it touches memory, so: as early as can be.
+/// waits for the end of this one before it touches memory (others than kindex's have to as well),
+/// so: as early as can be.
 KINDEX_DEVICE void let_next_launch_begin() {
 #if KINDEX_TARGET_SM90A && KINDEX_DEVICE_PASS
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
