@@ -74,6 +74,20 @@ namespace detail {
 
 #if KINDEX_DEVICE_COMPILER
 
+#if KINDEX_TARGET_SUPPORTED
+/// What a block does, with the shared memory that it has.
+template <class Config, class Args>
+KINDEX_DEVICE void run_logits_block(const Args& args, char* dynamic_shared,
+                                    typename target::unit_engine<Config>::shared_state& state) {
+#if KINDEX_TARGET_CDNA
+  if constexpr (Config::query == query_source::registers) __builtin_assume(args.next_n == 1);
+#endif
+  target::unit_engine<Config> engine(args, dynamic_shared, state);
+  engine.run();
+  if (args.fill_neg_infinity) fill_invisible_columns<target::block_size>(args);
+}
+#endif
+
 /// Args is a parameter of its own: a type that depends on Config would be mangled differently for
 /// host and device by some compilers.
 template <class Config, class Args>
@@ -81,15 +95,9 @@ KINDEX_KERNEL KINDEX_LAUNCH_BOUNDS(
     target::block_size,
     Config::waves_per_simd) void paged_mqa_logits_kernel([[maybe_unused]] Args args) {
 #if KINDEX_TARGET_SUPPORTED
-#if KINDEX_TARGET_CDNA
-  if constexpr (Config::query == query_source::registers) __builtin_assume(args.next_n == 1);
-#endif
-  using engine_type = target::unit_engine<Config>;
-  __shared__ typename engine_type::shared_state state;
+  __shared__ typename target::unit_engine<Config>::shared_state state;
   extern __shared__ char __attribute__((aligned(128))) dynamic_shared[];
-  engine_type engine(args, dynamic_shared, state);
-  engine.run();
-  if (args.fill_neg_infinity) fill_invisible_columns<target::block_size>(args);
+  run_logits_block<Config>(args, dynamic_shared, state);
 #else
   __builtin_trap();
 #endif

@@ -42,11 +42,7 @@ void make_known() {
     const auto& args = *static_cast<const args_type*>(argument);
     static typename engine_type::shared_state state;
     hopper_model::run_grid(num_blocks, block_size, bytes, seed, [&](char* dynamic_shared) {
-      engine_type engine(args, dynamic_shared, state);
-      engine.run();
-      if (args.fill_neg_infinity) {
-        kindex::detail::fill_invisible_columns<kindex::detail::target::block_size>(args);
-      }
+      kindex::detail::run_logits_block<kernel_config>(args, dynamic_shared, state);
     });
   };
 }

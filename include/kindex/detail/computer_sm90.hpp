@@ -230,8 +230,6 @@ class computer {
     // In steps of 16 bytes: one a column, all columns for 16 dims.
     const operand q = query.q + static_cast<operand>(column);
     const auto q_step = static_cast<operand>(2 * query.num_columns);
-    const descriptor first =
-        descriptor_of(operand_at(k.stage, tile_tokens * unit_bytes), layout::tile_bytes);
     if constexpr (!layout::even_tiles && !resident_k) load_half(k.stage, half, k.half[0]);
     begin_multiply();
 #pragma unroll
@@ -242,6 +240,8 @@ class computer {
       if constexpr (layout::even_tiles) {
         // The same for tokens: 8 a half, 16 for 16 dims.
         const auto at = static_cast<descriptor>(half * 8 + step * 2 * tile_tokens);
+        const descriptor first =
+            descriptor_of(operand_at(k.stage, tile_tokens * unit_bytes), layout::tile_bytes);
         multiply<Blocks * heads>(d, first + at, columns, accumulate);
       } else {
         multiply<Blocks * heads>(d, k.half[resident_k ? half : 0][step], columns, accumulate);
