@@ -9,9 +9,12 @@
 namespace kindex_test {
 namespace {
 
-/// Makes all edges from a kernel to a kernel programmatic. HIP has no name for that.
-void make_edges_programmatic([[maybe_unused]] hipGraph_t graph) {
-#if KINDEX_PLATFORM_NVIDIA
+// Edges have kinds from CUDA 12.3 on. HIP has no names for them.
+#if KINDEX_PLATFORM_NVIDIA && CUDART_VERSION >= 12030
+constexpr bool runtime_has_programmatic_edges = true;
+
+/// Makes all edges from a kernel to a kernel programmatic.
+void make_edges_programmatic(hipGraph_t graph) {
 #if CUDART_VERSION >= 13000
   constexpr auto get_edges = cudaGraphGetEdges;
   constexpr auto remove_edges = cudaGraphRemoveDependencies;
@@ -38,12 +41,16 @@ void make_edges_programmatic([[maybe_unused]] hipGraph_t graph) {
     data[i].type = cudaGraphDependencyTypeProgrammatic;
     check(add_edges(graph, &from[i], &to[i], &data[i], 1), "cudaGraphAddDependencies");
   }
-#endif
 }
+#else
+constexpr bool runtime_has_programmatic_edges = false;
+
+void make_edges_programmatic(hipGraph_t) {}
+#endif
 
 }  // namespace
 
-bool has_programmatic_edges() { return is_nvidia() && can_capture(); }
+bool has_programmatic_edges() { return runtime_has_programmatic_edges && can_capture(); }
 
 captured_graph::captured_graph(const operation& run, graph_edges edges) {
   // The strictest mode: any call that allocates or synchronises fails.
