@@ -40,6 +40,8 @@ class computer {
   /// K that the matrix unit does not read by itself stays in registers while heads pass by, and its
   /// stage is free at once; 256 dims take too many.
   static constexpr bool resident_k = !layout::even_tiles && head_dim <= 128;
+  /// Two blocks of heads at once; K of 256 dims leaves no registers for their products.
+  static constexpr bool paired_blocks = layout::even_tiles || head_dim <= 128;
   /// K of a pair as the matrix unit takes it: where it lies, or by halves in registers.
   struct pair_k {
     const char* stage;
@@ -148,7 +150,7 @@ class computer {
       held += held_stride;
     };
     int column = 0;
-    if (args_.num_heads == heads) {
+    if (paired_blocks && args_.num_heads == heads) {
       // A row is a block: two at once, whose exchanges, which take long, overlap as well.
       for (; column + heads < query.num_columns; column += 2 * heads) {
         float sum[2][4] = {};
