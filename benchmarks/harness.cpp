@@ -160,9 +160,19 @@ case_result harness::measure(const std::string& name, bench_case& subject) const
   case_result result;
   result.name = name;
   result.size = subject.size();
+  const progress line((kindex_test::is_emulated() ? "emulating " : "measuring ") + name);
+  const auto time_with = [&](kindex_test::graph_edges edges) {
+    return time_launches(
+        [&](std::int64_t set, hipStream_t stream) { return subject.launch(set, stream); },
+        subject.num_sets(), result.size.bytes(), subject.where(), edges);
+  };
+  const auto check_launches = [&](const char* which) {
+    const check_result checked = subject.check_output();
+    result.checked.values += checked.values;
+    if (!checked.ok()) result.checked.first_difference = which + checked.first_difference;
+  };
   subject.spoil_output();
   if (kindex_test::is_emulated()) {
-    const progress line("emulating " + name);
     const unsigned long long findings = emulator_findings();
     const emulator_recording recording(subject.cache().view().data, subject.cache().bytes());
     check(subject.launch(0, nullptr), "launch");
@@ -172,25 +182,13 @@ case_result harness::measure(const std::string& name, bench_case& subject) const
       throw std::runtime_error("the emulator found faults in the kernel");
     }
   } else {
-    const progress line("measuring " + name);
-    const auto time_with = [&](kindex_test::graph_edges edges) {
-      return time_launches(
-          [&](std::int64_t set, hipStream_t stream) { return subject.launch(set, stream); },
-          subject.num_sets(), result.size.bytes(), subject.where(), edges);
-    };
     result.time = time_with(kindex_test::graph_edges::full);
-    if (overlapped_) {
-      result.checked = subject.check_output();
-      if (!result.checked.ok()) return result;
-      subject.spoil_output();
-      result.overlapped = time_with(kindex_test::graph_edges::programmatic);
-    }
   }
-  const check_result last = subject.check_output();
-  result.checked.values += last.values;
-  if (!last.ok()) {
-    result.checked.first_difference =
-        (result.overlapped.has_value() ? "overlapped: " : "") + last.first_difference;
+  check_launches("");
+  if (overlapped_ && result.checked.ok()) {
+    subject.spoil_output();
+    result.overlapped = time_with(kindex_test::graph_edges::programmatic);
+    check_launches("overlapped: ");
   }
   return result;
 }

@@ -71,6 +71,9 @@ struct step_outputs {
   guarded_matrix<float> logits;
 };
 
+// The upper half of a float is a bf16.
+std::uint16_t bf16_of(float value) { return static_cast<std::uint16_t>(float_bits(value) >> 16); }
+
 // The first row whose bits differ; -1 if none does.
 template <class T>
 std::int64_t different_row(const guarded_matrix<T>& a, const guarded_matrix<T>& b) {
@@ -299,11 +302,11 @@ class engine {
     next.cumulative_lens = cumulative(next.lens);
     for (std::size_t i = 0; i < next.slots.size() * static_cast<std::size_t>(shape_.head_dim);
          ++i) {
-      // The upper half of a float is a bf16. Rows without a slot are NaN.
+      // Rows without a slot are NaN.
       const bool dead = next.slots[i / static_cast<std::size_t>(shape_.head_dim)] < 0;
       const float value =
           dead ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(random_.normal());
-      next.k.push_back(static_cast<std::uint16_t>(float_bits(value) >> 16));
+      next.k.push_back(bf16_of(value));
     }
     return next;
   }
@@ -440,9 +443,7 @@ TEST_CASE("graph: programmatic edges keep the order", "[graph]") {
   std::vector<device_array<std::uint16_t>> k_of_round;
   for (std::size_t round = 0; round < rounds; ++round) {
     std::vector<std::uint16_t> k(slots.size() * static_cast<std::size_t>(shape.head_dim));
-    for (std::uint16_t& element : k) {
-      element = static_cast<std::uint16_t>(float_bits(static_cast<float>(random.normal())) >> 16);
-    }
+    for (std::uint16_t& element : k) element = bf16_of(static_cast<float>(random.normal()));
     k_of_round.emplace_back(k);
   }
 

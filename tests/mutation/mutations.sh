@@ -1113,6 +1113,12 @@ load_half(stage, 0, k.half[0]);
 load_half(stage, 1, k.half[0]);
 END
 
+hopper 'Hopper: K of 256 dims loaded for one half alone' detail/computer_sm90.hpp '*every way*' << 'END'
+load_half(k.stage, half, k.half[0]);
+====
+load_half(k.stage, 0, k.half[0]);
+END
+
 hopper 'Hopper: small tiles as far apart as if no scales lay between' detail/stage_sm90.hpp \
   '*every way*' << 'END'
 tile_bytes = scales_follow ? piece_bytes : tile_tokens * head_dim;

@@ -38,10 +38,10 @@ class computer {
   static constexpr int tokens_between_turns = num_computers * pair_tokens;
   static_assert(tokens_between_turns <= 512, "kindex: max_logits_width leaves no room for a step");
   /// K that the matrix unit does not read by itself stays in registers while heads pass by, and its
-  /// stage is free at once; 256 dims take too many.
+  /// stage is free at once; or, of 256 dims, which take too many, is loaded for every block of
+  /// heads and leaves no registers for the products of two.
   static constexpr bool resident_k = !layout::even_tiles && head_dim <= 128;
-  /// Two blocks of heads at once; K of 256 dims leaves no registers for their products.
-  static constexpr bool paired_blocks = layout::even_tiles || head_dim <= 128;
+  static constexpr bool reloaded_k = !layout::even_tiles && !resident_k;
   /// K of a pair as the matrix unit takes it: where it lies, or by halves in registers.
   struct pair_k {
     const char* stage;
@@ -150,7 +150,7 @@ class computer {
       held += held_stride;
     };
     int column = 0;
-    if (paired_blocks && args_.num_heads == heads) {
+    if (!reloaded_k && args_.num_heads == heads) {
       // A row is a block: two at once, whose exchanges, which take long, overlap as well.
       for (; column + heads < query.num_columns; column += 2 * heads) {
         float sum[2][4] = {};
@@ -200,14 +200,17 @@ class computer {
                                 float (&sum)[Blocks][4]) {
     constexpr int at_once = Blocks == 1 && num_scales == 1 ? 2 : 1;  // halves
     products<Blocks> dot[at_once];
-    if constexpr (at_once == 2) multiply_half<Blocks>(k, query, column, 0, dot[0]);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if (at_once == 2 && half == 0) {
-        multiply_half<Blocks>(k, query, column, 1, dot[at_once - 1]);
+      if (half % at_once == 0) {
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) {
+          multiply_half<Blocks>(k, query, column, half + i, dot[i]);
+        }
+      }
+      if (half % at_once < at_once - 1) {
         wait_multiply<1>();
       } else {
-        if constexpr (at_once == 1) multiply_half<Blocks>(k, query, column, half, dot[0]);
         wait_multiply<0>();
       }
       if (!resident_k && half == 1 && column + Blocks * heads >= query.num_columns) release_stage();
@@ -232,7 +235,7 @@ class computer {
     // In steps of 16 bytes: one a column, all columns for 16 dims.
     const operand q = query.q + static_cast<operand>(column);
     const auto q_step = static_cast<operand>(2 * query.num_columns);
-    if constexpr (!layout::even_tiles && !resident_k) load_half(k.stage, half, k.half[0]);
+    if constexpr (reloaded_k) load_half(k.stage, half, k.half[0]);
     begin_multiply();
 #pragma unroll
     for (int step = 0; step < steps; ++step) {

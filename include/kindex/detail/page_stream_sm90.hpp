@@ -50,7 +50,6 @@ class page_stream {
   static constexpr bool per_token_pages = page_size == 1;
   using args_type = logits_args<page_size>;
   using layout = stage_layout<Geometry>;
-  static constexpr bool one_piece_pages = page_size == layout::piece_tokens;
 
  public:
   static constexpr bool bulk = !per_token_pages;
@@ -118,8 +117,8 @@ class page_stream {
     }
     __syncwarp();
     if (wanted) {
-      copy_piece(page_address(id), one_piece_pages ? 0 : first - entry * args_.pages.page_size(),
-                 piece, to);
+      copy_piece(page_address(id),
+                 layout::one_piece_pages ? 0 : first - entry * args_.pages.page_size(), piece, to);
     }
   }
 

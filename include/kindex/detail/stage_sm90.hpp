@@ -52,8 +52,8 @@ struct stage_layout {
   static constexpr int piece_scale_bytes = piece_tokens * 4 * num_scales;
   /// Where pages are pieces, scales follow K there and are copied with it, but for preshuffled
   /// pages of 64 tokens, which are no faster then. All others lie behind K of all pieces.
-  static constexpr bool scales_follow =
-      page_size == piece_tokens && (page_size < 64 || !preshuffled);
+  static constexpr bool one_piece_pages = page_size == piece_tokens;
+  static constexpr bool scales_follow = one_piece_pages && (page_size < 64 || !preshuffled);
   static constexpr int piece_bytes =
       piece_k_bytes + (scales_follow ? piece_scale_bytes : 0) + gap_bytes;
   static constexpr int num_pieces = pair_tokens / piece_tokens;
