@@ -96,7 +96,7 @@ KINDEX_KERNEL KINDEX_LAUNCH_BOUNDS(
     Config::waves_per_simd) void paged_mqa_logits_kernel([[maybe_unused]] Args args) {
 #if KINDEX_TARGET_SUPPORTED
   __shared__ typename target::unit_engine<Config>::shared_state state;
-  extern __shared__ char __attribute__((aligned(128))) dynamic_shared[];
+  extern __shared__ char __attribute__((aligned(target::shared_alignment))) dynamic_shared[];
   run_logits_block<Config>(args, dynamic_shared, state);
 #else
   __builtin_trap();

@@ -60,9 +60,9 @@ struct thread {
   ucontext_t context;
   condition waits_for;
   bool done = false;
-  int copies = 0;
+  int copies = 0;   // that no barrier is told of
   char asked = 0;   // a token: what the thread did before its copies
-  char landed = 0;  // a token: the copies
+  char landed = 0;  // a token: those copies
 };
 
 // What outlives blocks: identities of threads and of what copies for each, and stacks.
@@ -99,6 +99,7 @@ struct deferred {
   const void* barrier;
 };
 constexpr std::size_t most_deferred = 1 << 16;
+constexpr std::size_t most_barriers = 64;
 
 struct block {
   unsigned index = 0, num_blocks = 0, size = 0;
@@ -194,9 +195,10 @@ void carry_out(const deferred& what) {
     acquire(&owner.asked);
     tell_copy(what.to, what.from, what.bytes);
     std::memcpy(what.to, what.from, what.bytes);
-    --owner.copies;
-    release(&owner.landed);
-    if (what.barrier != nullptr) {
+    if (what.barrier == nullptr) {
+      --owner.copies;
+      release(&owner.landed);
+    } else {
       release(what.barrier);
       shared_barrier& b = known(what.barrier);
       b.bytes -= what.bytes;
@@ -339,7 +341,7 @@ void copy(void* to, const void* from, std::uint32_t bytes, const void* barrier) 
   shared_offset(to);
   shared_offset(static_cast<char*>(to) + bytes - 1);
   release(&self().asked);
-  ++self().copies;
+  if (barrier == nullptr) ++self().copies;
   later({machine->current, 0, to, from, bytes, barrier});
 }
 
@@ -372,7 +374,9 @@ void run_grid(unsigned num_blocks, unsigned block_size, std::size_t dynamic_shar
     one.warps.resize(block_size / lanes);
     one.random.seed(seed + index);
     one.body = &body;
+    // What grows while threads run would be seen as theirs.
     one.pending.reserve(most_deferred);
+    one.shared_barriers.reserve(most_barriers);
     // Bytes that no one has written are NaN, as fp8 and as float.
     one.storage.assign(dynamic_shared_bytes + 1024, '\xFF');
     one.shared = one.storage.data() +

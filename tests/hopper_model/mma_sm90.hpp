@@ -60,12 +60,16 @@ inline void arrive_when_copied(barrier* b) { hopper_model::arrive_when_copied(b)
 using operand = std::uint32_t;
 using descriptor = std::uint64_t;
 
-inline operand operand_at(const void* start, std::uint32_t dim_step_bytes) {
+enum class swizzle : std::uint8_t { none = 0, of_128_bytes = 1, of_64_bytes = 2 };
+
+inline operand operand_at(const void* start, std::uint32_t dim_step_bytes = 0) {
   return (hopper_model::shared_offset(start) & 0x3FFFFu) >> 4 | dim_step_bytes >> 4 << 16;
 }
 
-inline descriptor descriptor_of(operand rows, std::uint32_t row_step_bytes) {
-  return descriptor{row_step_bytes >> 4} << 32 | rows;
+inline descriptor descriptor_of(operand rows, std::uint32_t row_step_bytes,
+                                swizzle order = swizzle::none) {
+  return descriptor{static_cast<unsigned>(order)} << 62 | descriptor{row_step_bytes >> 4} << 32 |
+         rows;
 }
 
 struct token_fragment {
@@ -104,8 +108,8 @@ inline std::deque<matrix_instruction>& own_queue() {
 inline void begin_multiply() {}
 
 template <int Columns>
-void multiply(float (&d)[Columns / 2], const token_fragment& a, operand b, int accumulate) {
-  matrix_instruction one = {d, Columns, {}, 0, descriptor_of(b, 128), accumulate != 0, false};
+void multiply(float (&d)[Columns / 2], const token_fragment& a, descriptor b, int accumulate) {
+  matrix_instruction one = {d, Columns, {}, 0, b, accumulate != 0, false};
   for (unsigned half = 0; half < 2; ++half) {
     const std::uint64_t* all = hopper_model::exchange(
         a.word[2 * half] | static_cast<std::uint64_t>(a.word[2 * half + 1]) << 32);
@@ -118,8 +122,8 @@ void multiply(float (&d)[Columns / 2], const token_fragment& a, operand b, int a
   own_queue().push_back(one);
 }
 template <int Columns>
-void multiply(float (&d)[Columns / 2], descriptor a, operand b, int accumulate) {
-  own_queue().push_back({d, Columns, {}, a, descriptor_of(b, 128), accumulate != 0, false});
+void multiply(float (&d)[Columns / 2], descriptor a, descriptor b, int accumulate) {
+  own_queue().push_back({d, Columns, {}, a, b, accumulate != 0, false});
 }
 inline void commit_multiply() { own_queue().back().last_of_group = true; }
 
@@ -133,13 +137,26 @@ inline void execute(const matrix_instruction& one) {
     }
     return values;
   }();
-  // One byte of an operand without swizzle.
+  // One byte of an operand.
   const auto byte_of = [](descriptor rows, unsigned row, unsigned dim) {
     const auto field = [&](int shift) {
       return static_cast<std::uint32_t>(rows >> shift & 0x3FFF) << 4;
     };
-    return static_cast<unsigned char>(*hopper_model::shared_at(
-        field(0) + row / 8 * field(32) + dim / 16 * field(16) + row % 8 * 16 + dim % 16));
+    std::uint32_t at = field(0) + row / 8 * field(32);
+    switch (static_cast<swizzle>(rows >> 62)) {
+      case swizzle::none:
+        at += dim / 16 * field(16) + row % 8 * 16 + dim % 16;
+        break;
+      case swizzle::of_128_bytes:
+        at += row % 8 * 128 + dim;
+        at ^= (at >> 7 & 7) << 4;
+        break;
+      case swizzle::of_64_bytes:
+        at += row % 8 * 64 + dim;
+        at ^= (at >> 7 & 3) << 4;
+        break;
+    }
+    return static_cast<unsigned char>(*hopper_model::shared_at(at));
   };
   const unsigned first_token = hopper_model::thread_index().x / 32 % 4 * 16;
   for (int j = 0; j < one.columns / 8; ++j) {

@@ -106,16 +106,17 @@ std::string check(const shape& s) {
       }
     }
   }
-  std::vector<std::uint8_t> q(
-      static_cast<std::size_t>(num_seqs * s.next_n * s.num_heads * HeadDim));
+  // Heads, rows and sequences next to each other, or with something between.
+  const std::int64_t gap = seed % 3 == 2 ? 16 : 0;
+  params.q_head_stride = HeadDim + gap;
+  params.q_next_n_stride = s.num_heads * params.q_head_stride + gap;
+  params.q_batch_stride = s.next_n * params.q_next_n_stride + gap;
+  std::vector<std::uint8_t> q(static_cast<std::size_t>(num_seqs * params.q_batch_stride));
   for (std::uint8_t& byte : q) byte = small();
   std::vector<float> weights(static_cast<std::size_t>(num_seqs * s.next_n * s.num_heads));
   for (float& w : weights) w = static_cast<float>(static_cast<int>(random() % 9) - 4) / 4;
   params.q = q.data();
   params.q_format = cache.format;
-  params.q_head_stride = HeadDim;
-  params.q_next_n_stride = s.num_heads * HeadDim;
-  params.q_batch_stride = s.next_n * params.q_next_n_stride;
   params.weights = weights.data();
   params.weights_row_stride = s.num_heads;
   params.context_lens = s.lens.data();

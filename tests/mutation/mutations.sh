@@ -1036,21 +1036,58 @@ wait(&ring_.full[position_.stage], position_.parity);
 END
 
 hopper 'Hopper: a slot of q is filled before it is free' detail/loader_sm90.hpp '*every way*' << 'END'
-wait(&ring_.query_empty[slot], query_position_.parity ^ 1);
+wait(&ring_.query_empty[slot], parity ^ 1);
 ====
 
 END
 
 hopper 'Hopper: q of the sequence that was guessed' detail/loader_sm90.hpp '*every way*' << 'END'
-if (piece.seq != probable_seq_) {
+const bool right = piece.seq == probable_seq_;
 ====
-if (probable_seq_ < 0) {
+const bool right = guessed;
 END
 
 hopper 'Hopper: the right q under the wrong one' detail/loader_sm90.hpp '*every way*' << 'END'
-if (probable_seq_ >= 0) wait_for_copies();
+if (guessed) wait(&ring_.query_copied[slot], parity);
 ====
 
+END
+
+hopper 'Hopper: the right weights under the wrong ones' detail/loader_sm90.hpp '*every way*' << 'END'
+if (guessed) wait_for_copies();
+====
+
+END
+
+hopper 'Hopper: the order of a q that was there already' detail/loader_sm90.hpp '*every way*' << 'END'
+guessed && !right ? &ring_.guess_corrected : &ring_.query_copied[slot];
+====
+&ring_.query_copied[slot];
+END
+
+hopper 'Hopper: q is put in order before it is there' detail/loader_sm90.hpp '*every way*' << 'END'
+wait(copied, parity);
+====
+
+END
+
+hopper 'Hopper: q of spread heads as if they were together' detail/loader_sm90.hpp '*every way*' << 'END'
+args_.q_head_stride == head_dim ? args_.num_heads : 1;
+====
+args_.num_heads;
+END
+
+hopper 'Hopper: q of 64 dims in the order of 128' detail/query_layout_sm90.hpp '*every way*' << 'END'
+head / (128 / row_bytes);
+====
+head;
+END
+
+hopper 'Hopper: the upper dims of q among the lower ones' detail/query_layout_sm90.hpp \
+  '*every way*' << 'END'
+rows * row_units + step % steps_per_row * 2;
+====
+step * 2;
 END
 
 hopper 'Hopper: a warpgroup keeps a slot of q' detail/computer_sm90.hpp '*every way*' << 'END'

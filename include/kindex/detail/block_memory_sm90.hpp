@@ -57,7 +57,8 @@ class block_memory {
   using args_type = logits_args<Config::geometry::page_size>;
   /// Loaders of q: those that do not load K, or all.
   static constexpr int first_query_warp = stream_type::num_warps % warps_per_group;
-  static constexpr int num_query_threads = warpgroup_size - first_query_warp * wave_size;
+  static constexpr int num_query_warps = warps_per_group - first_query_warp;
+  static constexpr int num_query_threads = num_query_warps * wave_size;
 
   /// Weights of a row lie in the order of the lanes that need them. A lane has two neighbouring
   /// columns of every 8 (mma_sm90.hpp): those of 16 lie together, for one load.
@@ -73,6 +74,8 @@ class block_memory {
   struct ring_state {
     barrier full[max_stages];
     barrier empty[max_stages];
+    barrier query_copied[max_query_slots];  // as it lies in memory
+    barrier guess_corrected;                // the same, for what takes the place of a wrong guess
     barrier query_full[max_query_slots];
     barrier query_empty[max_query_slots];
     query_piece pieces[max_query_slots];
@@ -90,7 +93,7 @@ class block_memory {
     stages_ = weights_ + plan_.num_query_slots * plan_.weight_bytes;
   }
 
-  /// q of a slot, as [D/16][rows * heads][16 bytes].
+  /// q of a slot (query_layout_sm90.hpp).
   KINDEX_DEVICE char* query_of(int slot) const { return query_ + slot * plan_.query_bytes; }
   /// The weights of its rows.
   KINDEX_DEVICE float* weights_of(int slot) const {
@@ -105,8 +108,18 @@ class block_memory {
   /// Logits that wait: a computer's own are held_stride apart.
   KINDEX_DEVICE float* held() const { return reinterpret_cast<float*>(stage(plan_.num_stages)); }
 
-  /// By one warp of computers.
-  KINDEX_DEVICE void init_barriers() {
+  /// By the warp that copies q, which does not wait for the others to do so.
+  KINDEX_DEVICE void init_copy_barriers() const {
+    if (lane_id() == 0) {
+#pragma unroll
+      for (int i = 0; i < max_query_slots; ++i) init_barrier(&ring.query_copied[i], 1);
+      init_barrier(&ring.guess_corrected, 1);
+      publish_barriers();
+    }
+    __syncwarp();
+  }
+  /// The others, by one warp of computers.
+  KINDEX_DEVICE void init_barriers() const {
     if (lane_id() == 0) {
 #pragma unroll
       for (int i = 0; i < max_stages; ++i) {

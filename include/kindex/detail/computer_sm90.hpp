@@ -16,6 +16,7 @@
 #include "memory.hpp"
 #include "mma_sm90.hpp"
 #include "plan_sm90.hpp"
+#include "query_layout_sm90.hpp"
 #include "stage_sm90.hpp"
 #include "wave.hpp"
 
@@ -68,7 +69,6 @@ class computer {
       wait(&ring_.query_full[slot], query_position_.parity);
       const query_piece piece = ring_.pieces[slot];
       if (piece.seq < 0) return;
-      fence_async_proxy();  // q was written by ordinary copies
       const query_view query(memory_, args_.num_heads, slot, piece.num_rows);
       int token = piece.first_token + turn_;
       int first_held = token;
@@ -94,14 +94,13 @@ class computer {
   /// Where q of a piece is.
   struct query_view {
     int num_columns;
-    operand q;             // of the first columns and dims
+    operand q;             // the slot
     const float* weights;  // of this lane's first columns
     const int* visible;    // of each row
 
     KINDEX_DEVICE query_view(const memory_type& memory, int num_heads, int slot, int num_rows)
         : num_columns(num_rows * num_heads),
-          q(operand_at(memory.query_of(slot),
-                       static_cast<std::uint32_t>(num_columns) * unit_bytes)),
+          q(operand_at(memory.query_of(slot))),
           weights(memory.weights_of(slot) + lane_id() % 4 * memory_type::weights_at_once),
           visible(memory.visible_of(slot, num_rows)) {}
   };
@@ -232,18 +231,15 @@ class computer {
   template <int Blocks>
   KINDEX_DEVICE void multiply_half(pair_k& k, const query_view& query, int column, int half,
                                    products<Blocks>& dot) {
-    // In steps of 16 bytes: one a column, all columns for 16 dims.
-    const operand q = query.q + static_cast<operand>(column);
-    const auto q_step = static_cast<operand>(2 * query.num_columns);
     if constexpr (reloaded_k) load_half(k.stage, half, k.half[0]);
     begin_multiply();
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
       auto& d = dot[step / (steps / num_scales)];
-      const operand columns = q + static_cast<operand>(step) * q_step;
+      const descriptor columns = query_layout<head_dim>::columns_at(query.q, column, step);
       const int accumulate = step % (steps / num_scales) != 0;
       if constexpr (layout::even_tiles) {
-        // The same for tokens: 8 a half, 16 for 16 dims.
+        // In steps of 16 bytes: one a token, 8 a half, 16 for 16 dims.
         const auto at = static_cast<descriptor>(half * 8 + step * 2 * tile_tokens);
         const descriptor first =
             descriptor_of(operand_at(k.stage, tile_tokens * unit_bytes), layout::tile_bytes);

@@ -37,6 +37,7 @@ inline constexpr int units_per_step = block_size / wave_size;
 
 /// LDS of gfx942 less what the work division needs.
 inline constexpr int max_dynamic_shared_bytes = 60 * 1024;
+inline constexpr int shared_alignment = 128;
 
 /// Dynamic shared memory of a launch: q as fragments, if it is kept there.
 template <class Config>

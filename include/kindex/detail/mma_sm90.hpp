@@ -4,8 +4,9 @@
 // Hopper's machinery in the role that the logits need: warpgroup matrix instructions on operands in
 // shared memory, bulk copies, and the barriers that tie the two together.
 //
-// Operands are sets of core matrices, 8 rows x 16 bytes, 128 bytes in a row. A preshuffled tile of
-// 16 tokens x D bytes is made of exactly these: for dims 16u..+15, tokens 0-7 and then tokens 8-15.
+// Operands without swizzle are sets of core matrices, 8 rows x 16 bytes, 128 bytes in a row. A
+// preshuffled tile of 16 tokens x D bytes is made of exactly these: for dims 16u..+15, tokens 0-7
+// and then tokens 8-15.
 // Source: PTX ISA, sections on wgmma, mbarrier and cp.async.bulk.
 #pragma once
 
@@ -110,19 +111,22 @@ KINDEX_DEVICE void arrive_when_copied(barrier* b) {
 
 // Matrix instructions -----------------------------------------------------------------------------
 
-inline constexpr int core_matrix_bytes = 128;
-
-/// Operand in shared memory without swizzle: where it begins, and how far it is to the core
+/// Operand in shared memory: where it begins, and without swizzle how far it is to the core
 /// matrices of the next 16 dims. Adding n moves it by 16 n bytes.
 using operand = std::uint32_t;
-/// The same, and how far it is to those of the next 8 rows.
+/// The same, how far it is to the next 8 rows, and how they lie.
 using descriptor = std::uint64_t;
+/// Rows of 128 or 64 bytes whose 16-byte units are in another order: bits 4-6 of an address, or 4
+/// and 5, are inverted where those three places higher are set.
+enum class swizzle : std::uint8_t { none = 0, of_128_bytes = 1, of_64_bytes = 2 };
 
-KINDEX_DEVICE operand operand_at(const void* start, std::uint32_t dim_step_bytes) {
+KINDEX_DEVICE operand operand_at(const void* start, std::uint32_t dim_step_bytes = 0) {
   return (shared_address(start) & 0x3FFFFu) >> 4 | dim_step_bytes >> 4 << 16;
 }
-KINDEX_DEVICE descriptor descriptor_of(operand rows, std::uint32_t row_step_bytes) {
-  return descriptor{row_step_bytes >> 4} << 32 | rows;
+KINDEX_DEVICE descriptor descriptor_of(operand rows, std::uint32_t row_step_bytes,
+                                       swizzle order = swizzle::none) {
+  return descriptor{static_cast<unsigned>(order)} << 62 | descriptor{row_step_bytes >> 4} << 32 |
+         rows;
 }
 
 KINDEX_DEVICE void begin_multiply() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -176,14 +180,12 @@ KINDEX_DEVICE token_fragment load_fragment(const void* row) {
                : KINDEX_SUMS_##sums(0)                                                             \
                : __VA_ARGS__)
 
-/// d (+)= tokens x heads: 64 tokens x Columns heads over 32 dims; core matrices of neighbouring
-/// heads lie side by side. Thread: tokens 16*warp + lane/4 (d[4j], d[4j+1]) and 8 more (d[4j+2],
-/// d[4j+3]); columns 8j + 2*(lane%4) and 1 more.
+/// d (+)= tokens x heads: 64 tokens x Columns heads over 32 dims. Thread: tokens 16*warp + lane/4
+/// (d[4j], d[4j+1]) and 8 more (d[4j+2], d[4j+3]); columns 8j + 2*(lane%4) and 1 more.
 template <int Columns>
-KINDEX_DEVICE void multiply(float (&d)[Columns / 2], const token_fragment& tokens, operand heads,
+KINDEX_DEVICE void multiply(float (&d)[Columns / 2], const token_fragment& tokens, descriptor b,
                             int accumulate) {
   const std::uint32_t(&a)[4] = tokens.word;
-  const descriptor b = descriptor_of(heads, core_matrix_bytes);
 #define KINDEX_INPUTS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate)
   if constexpr (Columns == 8) {
     KINDEX_WGMMA(8, 4, "{%4, %5, %6, %7}", "%8", "%9", KINDEX_INPUTS);
@@ -202,8 +204,7 @@ KINDEX_DEVICE void multiply(float (&d)[Columns / 2], const token_fragment& token
 
 /// The same with tokens where they lie in shared memory.
 template <int Columns>
-KINDEX_DEVICE void multiply(float (&d)[Columns / 2], descriptor a, operand heads, int accumulate) {
-  const descriptor b = descriptor_of(heads, core_matrix_bytes);
+KINDEX_DEVICE void multiply(float (&d)[Columns / 2], descriptor a, descriptor b, int accumulate) {
 #define KINDEX_INPUTS "l"(a), "l"(b), "r"(accumulate)
   if constexpr (Columns == 8) {
     KINDEX_WGMMA(8, 4, "%4", "%5", "%6", KINDEX_INPUTS);

@@ -22,6 +22,8 @@ inline constexpr int block_size = (1 + num_computers) * warpgroup_size;
 
 /// Shared memory of a multiprocessor less what the compiler and the work division take.
 inline constexpr int max_dynamic_shared_bytes = 224 * 1024;
+/// The slots for q come first (query_layout_sm90.hpp).
+inline constexpr int shared_alignment = 1024;
 /// Two slots for q take no more, so that a whole ring has room beside them. One slot may leave room
 /// for half a ring: that K is read once for all rows is worth more.
 inline constexpr int max_paired_query_bytes = 96 * 1024;
@@ -30,9 +32,6 @@ inline constexpr int max_paired_query_bytes = 96 * 1024;
 /// serves the same warpgroup, which therefore never waits for a phase before the last one has
 /// ended.
 inline constexpr int max_stages = 6;
-/// Pairs that a block asks for before its first q has come, which would have to queue behind the K
-/// of all blocks. Where there are no bulk copies the same threads ask for q first.
-inline constexpr int initial_pairs = 2;
 /// Two if they fit: while one is in use, the next sequence's q is fetched into the other.
 inline constexpr int max_query_slots = 2;
 
