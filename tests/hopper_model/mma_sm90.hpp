@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 //
 // What include/kindex/detail/mma_sm90.hpp says in PTX, for the model: the same names, in its place.
-// Source: PTX ISA, sections on wgmma, mbarrier, ldmatrix and cp.async.bulk.
+// Source: PTX ISA, sections on wgmma, mbarrier, ldmatrix, cp.async.bulk and elect.sync.
 #pragma once
 
 #include <array>
@@ -33,6 +33,10 @@ void sync_threads() {
 template <int Barrier, int Threads>
 void announce() {
   hopper_model::announce(Barrier, Threads);
+}
+inline bool elected() {
+  hopper_model::exchange(0);
+  return hopper_model::lane() == 0;
 }
 inline void fence_async_proxy() {}
 template <int Registers, bool More>

@@ -35,6 +35,12 @@ struct ring_position {
       parity ^= 1;
     }
   }
+  /// The place so many steps before, num_stages at most. Where there was none yet a wait for it
+  /// ends at once.
+  KINDEX_DEVICE ring_position earlier(int num_stages, int steps) const {
+    return stage >= steps ? ring_position{stage - steps, parity}
+                          : ring_position{stage - steps + num_stages, parity ^ 1};
+  }
 };
 
 /// What computers do with one filling of a slot for q: rows of one sequence, tokens of it.

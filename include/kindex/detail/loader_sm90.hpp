@@ -97,6 +97,7 @@ class loader {
   template <bool LoadsK, bool LoadsQuery>
   KINDEX_DEVICE void load_pieces(const block_work& work) {
     stream_type stream(args_, warp_);
+    pairs_left_ = static_cast<int>(work.cost) / units_per_step;
     for_each_piece(args_, work, sequence_start_cost,
                    [&](int seq, int num_tokens, int first, int end) {
                      const int end_token = end_of_tokens(num_tokens, end);
@@ -170,16 +171,13 @@ class loader {
     const char* q = args_.q + std::int64_t{piece.seq} * args_.q_batch_stride +
                     piece.first_row * args_.q_next_n_stride;
     char* query = memory_.query_of(query_position_.stage);
-    if (lane_id() == 0) {
-      arrive_expecting(copied,
-                       static_cast<std::uint32_t>(piece.num_rows * args_.num_heads * head_dim));
-    }
-    __syncwarp();
+    if (!elected()) return;
+    arrive_expecting(copied,
+                     static_cast<std::uint32_t>(piece.num_rows * args_.num_heads * head_dim));
     KINDEX_PLAIN_LOOP
     for (int row = 0; row < piece.num_rows; ++row) {
       KINDEX_PLAIN_LOOP
-      for (int head = lane_id() * heads_at_once; head < args_.num_heads;
-           head += wave_size * heads_at_once) {
+      for (int head = 0; head < args_.num_heads; head += heads_at_once) {
         copy_bulk(query + head * head_dim, q + head * args_.q_head_stride,
                   static_cast<std::uint32_t>(heads_at_once * head_dim), copied);
       }
@@ -236,6 +234,12 @@ class loader {
       stream.prepare(token);
       const int stage = position_.stage;
       wait(&ring_.empty[stage], position_.parity ^ 1);
+      if constexpr (stream_type::bulk) {
+        if (--pairs_left_ < plan_.num_stages - 1) {
+          const ring_position landed = position_.earlier(plan_.num_stages, max_last_stages);
+          wait(&ring_.full[landed.stage], landed.parity);
+        }
+      }
       stream.load(token, {memory_.stage(stage), ring_.valid[stage], &ring_.full[stage]});
       position_.advance(plan_.num_stages);
     }
@@ -247,6 +251,7 @@ class loader {
   const shared_plan& plan_;
   const int warp_;
   int probable_seq_ = -1;  // whose q was asked for, and may be the wrong one
+  int pairs_left_ = 0;     // about so many of the block's
   ring_position position_;
   ring_position query_position_;
 };

@@ -7,7 +7,7 @@
 // Operands without swizzle are sets of core matrices, 8 rows x 16 bytes, 128 bytes in a row. A
 // preshuffled tile of 16 tokens x D bytes is made of exactly these: for dims 16u..+15, tokens 0-7
 // and then tokens 8-15.
-// Source: PTX ISA, sections on wgmma, mbarrier and cp.async.bulk.
+// Source: PTX ISA, sections on wgmma, mbarrier, cp.async.bulk and elect.sync.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -64,6 +64,19 @@ KINDEX_DEVICE void sync_threads() {
 template <int Barrier, int Threads>
 KINDEX_DEVICE void announce() {
   asm volatile("barrier.cta.arrive %0, %1;" ::"n"(Barrier), "n"(Threads) : "memory");
+}
+/// True for one lane of a warp that is all together. The compiler knows that it is one: what it
+/// does alone needs no loop over lanes, which each bulk copy of lanes that differ is made into.
+KINDEX_DEVICE bool elected() {
+  std::uint32_t one;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "elect.sync _|p, 0xFFFFFFFF;\n"
+      "selp.b32 %0, 1, 0, p;\n"
+      "}\n"
+      : "=r"(one));
+  return one != 0;
 }
 /// Orders ordinary accesses to shared memory before those of the matrix unit and the copy engine.
 KINDEX_DEVICE void fence_async_proxy() {

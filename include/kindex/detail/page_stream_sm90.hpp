@@ -57,7 +57,7 @@ class page_stream {
   static constexpr int num_warps = bulk ? 1 : warps_per_group;
   /// Arrivals that fill a stage: of every thread that writes to it, and of each one's copies if
   /// they are not bulk copies, which count their bytes instead.
-  static constexpr int num_arrivals = bulk ? warps_per_group : 2 * num_warps * wave_size;
+  static constexpr int num_arrivals = bulk ? 1 : 2 * num_warps * wave_size;
 
   KINDEX_DEVICE page_stream(const args_type& args, int warp) : args_(args), warp_(warp) {}
 
@@ -97,32 +97,32 @@ class page_stream {
   }
 
  private:
-  /// One warp; a lane copies one piece.
+  /// One lane begins all copies. What it needs is the same in all lanes.
   KINDEX_DEVICE void load_in_bulk(int token, const stage_view& to) const {
     constexpr std::uint32_t bytes = layout::piece_tokens * head_dim + layout::piece_scale_bytes;
-    const int piece = lane_id() % layout::num_pieces;
-    const int first = token + piece * layout::piece_tokens;
-    const int entry = entry_of(first);
-    const std::uint32_t id = ids_.at(entry);
-    const bool wanted =
-        lane_id() < layout::num_pieces && first < end_token_ && id < args_.num_pages;
-    const auto wanted_pieces = static_cast<std::uint32_t>(ballot(wanted));
-    if (lane_id() < warps_per_group) {
-      to.valid[lane_id()] = tokens_of(wanted_pieces);
-      if (lane_id() == 0) {
-        arrive_expecting(to.full, static_cast<std::uint32_t>(__popc(wanted_pieces)) * bytes);
-      } else {
-        arrive(to.full);
-      }
+    std::uint32_t id[layout::num_pieces];
+    std::uint32_t wanted = 0;  // one bit for each piece
+#pragma unroll
+    for (int piece = 0; piece < layout::num_pieces; ++piece) {
+      const int first = token + piece * layout::piece_tokens;
+      id[piece] = ids_.uniform_at(entry_of(first));
+      if (first < end_token_ && id[piece] < args_.num_pages) wanted |= 1u << piece;
     }
-    __syncwarp();
-    if (wanted) {
-      copy_piece(page_address(id),
-                 layout::one_piece_pages ? 0 : first - entry * args_.pages.page_size(), piece, to);
+    if (!elected()) return;
+#pragma unroll
+    for (int warp = 0; warp < warps_per_group; ++warp) to.valid[warp] = tokens_of(wanted, warp);
+    arrive_expecting(to.full, static_cast<std::uint32_t>(__popc(wanted)) * bytes);
+#pragma unroll
+    for (int piece = 0; piece < layout::num_pieces; ++piece) {
+      if ((wanted >> piece & 1) == 0) continue;
+      const int first = token + piece * layout::piece_tokens;
+      copy_piece(page_address(id[piece]),
+                 layout::one_piece_pages ? 0 : first - entry_of(first) * args_.pages.page_size(),
+                 piece, to);
     }
   }
 
-  /// A copy costs some 80 cycles: where scales follow K they come with it.
+  /// Where scales follow K they come with it.
   KINDEX_DEVICE void copy_piece(const char* page, int token_in_page, int piece,
                                 const stage_view& to) const {
     const char* const k = page + token_in_page * head_dim;
@@ -141,13 +141,12 @@ class page_stream {
     }
   }
 
-  /// The 32 tokens of warp lane_id() of a pair, as bits, from one bit for each piece.
-  static KINDEX_DEVICE std::uint32_t tokens_of(std::uint32_t pieces) {
+  /// The 32 tokens of a warp of computers, as bits, from one bit for each piece.
+  static KINDEX_DEVICE std::uint32_t tokens_of(std::uint32_t pieces, int warp) {
     if constexpr (layout::piece_tokens >= warp_tokens) {
-      return (pieces >> (lane_id() / (layout::piece_tokens / warp_tokens)) & 1) != 0 ? 0xFFFFFFFFu
-                                                                                     : 0u;
+      return (pieces >> (warp / (layout::piece_tokens / warp_tokens)) & 1) != 0 ? 0xFFFFFFFFu : 0u;
     } else {
-      const std::uint32_t both = pieces >> (lane_id() * 2);
+      const std::uint32_t both = pieces >> (warp * 2);
       return ((both & 1) != 0 ? 0x0000FFFFu : 0u) | ((both & 2) != 0 ? 0xFFFF0000u : 0u);
     }
   }
