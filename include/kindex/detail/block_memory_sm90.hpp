@@ -45,11 +45,12 @@ struct ring_position {
 
 /// What computers do with one filling of a slot for q: rows of one sequence, tokens of it.
 struct query_piece {
-  int seq;  // negative: there is no more work
+  int seq;
   int first_token;
   int end_token;
   int first_row;
   int num_rows;
+  bool last;  // there is no more work
 };
 
 /// Every thread that writes or reads something arrives for itself. One lane could arrive for its

@@ -68,7 +68,6 @@ class computer {
       const int slot = query_position_.stage;
       wait(&ring_.query_full[slot], query_position_.parity);
       const query_piece piece = ring_.pieces[slot];
-      if (piece.seq < 0) return;
       const query_view query(memory_, args_.num_heads, slot, piece.num_rows);
       int token = piece.first_token + turn_;
       int first_held = token;
@@ -83,6 +82,7 @@ class computer {
         }
       }
       write_logits(piece, query, first_held, num_held);
+      if (piece.last) return;
       const int num_pairs = (piece.end_token - piece.first_token + pair_tokens - 1) / pair_tokens;
       turn_ = token - piece.first_token - num_pairs * pair_tokens;
       arrive(&ring_.query_empty[slot]);

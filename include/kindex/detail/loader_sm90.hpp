@@ -98,28 +98,33 @@ class loader {
   KINDEX_DEVICE void load_pieces(const block_work& work) {
     stream_type stream(args_, warp_);
     pairs_left_ = static_cast<int>(work.cost) / units_per_step;
+    bool none = true;
     for_each_piece(args_, work, sequence_start_cost,
-                   [&](int seq, int num_tokens, int first, int end) {
+                   [&](int seq, int num_tokens, int first, int end, bool last) {
+                     none = false;
                      const int end_token = end_of_tokens(num_tokens, end);
                      KINDEX_PLAIN_LOOP
                      for (int row = 0; row < args_.next_n; row += plan_.rows_at_once) {
                        const int rest = args_.next_n - row;
+                       const bool fits = rest <= plan_.rows_at_once;
                        if constexpr (LoadsQuery) {
                          load_query({seq, first * unit_tokens, end_token, row,
-                                     rest < plan_.rows_at_once ? rest : plan_.rows_at_once});
+                                     fits ? rest : plan_.rows_at_once, last && fits});
                        }
                        if constexpr (LoadsK)
                          load_pairs(stream, seq, first * unit_tokens, end_token);
                      }
                    });
-    if constexpr (LoadsQuery) load_query({-1, 0, 0, 0, 0});
+    if constexpr (LoadsQuery) {
+      if (none) load_query({-1, 0, 0, 0, 0, true});
+    }
   }
 
   /// Asks for q before anything is known.
   KINDEX_DEVICE void load_probable_query() {
     if (copies_query()) memory_.init_copy_barriers();
     probable_seq_ = static_cast<int>(guess_start(args_).seq);
-    const query_piece piece = {probable_seq_, 0, 0, 0, plan_.rows_at_once};
+    const query_piece piece = {probable_seq_, 0, 0, 0, plan_.rows_at_once, false};
     if (copies_query()) copy_query(piece, &ring_.query_copied[0]);
     copy_weights(piece);
   }

@@ -558,7 +558,7 @@ class unit_engine {
   /// All of a block's work, by all of its threads: waves take turns with the units.
   KINDEX_DEVICE void run() {
     for_each_piece(args_, divide_work(args_, sequence_start_cost), sequence_start_cost,
-                   [&](int seq, int num_tokens, int first, int end) {
+                   [&](int seq, int num_tokens, int first, int end, bool) {
                      const unit_run own = {seq, num_tokens, first + wave_, end, units_per_step};
                      if constexpr (is_resident) {
                        if (own.first < end) run_with_resident_query(own);

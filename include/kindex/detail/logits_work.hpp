@@ -223,8 +223,9 @@ KINDEX_DEVICE int next_busy_sequence(const Args& args, int seq) {
   }
 }
 
-/// Walks through a block's work: use(seq, num_tokens, first, end) for units [first, end) of each
-/// sequence in it, whose longest row sees num_tokens. Uniform over the block.
+/// Walks through a block's work: use(seq, num_tokens, first, end, last) for units [first, end) of
+/// each sequence in it, whose longest row sees num_tokens; `last` if there is no more. Uniform over
+/// the block.
 template <class Args, class Use>
 KINDEX_DEVICE void for_each_piece(const Args& args, block_work work, int start_cost, Use use) {
   while (work.cost != 0) {
@@ -232,8 +233,10 @@ KINDEX_DEVICE void for_each_piece(const Args& args, block_work work, int start_c
     const std::uint32_t cost = rest < work.cost ? rest : work.cost;
     const int first = static_cast<int>(work.offset) - start_cost;
     const int end = first + static_cast<int>(cost);
-    if (end > 0) use(work.seq, work.num_tokens, first > 0 ? first : 0, end);
     work.cost -= cost;
+    // What is left may be no more than the beginning of a sequence.
+    const bool last = work.cost <= static_cast<std::uint32_t>(start_cost);
+    if (end > 0) use(work.seq, work.num_tokens, first > 0 ? first : 0, end, last);
     if (work.cost == 0) break;
     work.seq = next_busy_sequence(args, work.seq + 1);
     work.num_tokens = uniform(sequence_tokens(args, work.seq));
