@@ -52,7 +52,10 @@ class unit_engine {
     } else {
       set_max_registers<loader_registers, false>();
       wait_for_earlier_launches();
-      loader<Config>(args_, memory_, warp).run();
+      // And here around what loaders do one by one: else every shuffle that follows is looked
+      // after.
+      const unsigned own = shuffle(thread / wave_size, 0) % warps_per_group;
+      loader<Config>(args_, memory_, static_cast<int>(own)).run();
     }
   }
 
