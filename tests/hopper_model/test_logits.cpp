@@ -189,6 +189,17 @@ TEST_CASE("Hopper model: more rows than shared memory holds, more logits than wa
   }
 }
 
+TEST_CASE("Hopper model: blocks that end with the beginning of a sequence, or have no work",
+          "[hopper_model]") {
+  num_multiprocessors = 3;
+  for (seed = 1; seed <= 2; ++seed) {
+    expect_reference<64, preshuffled, 128, 64>({1, 64, {64, 448}});
+    expect_reference<1, plain, 128, 16>({1, 16, {64, 448}});
+    expect_reference<64, preshuffled, 128, 64>({1, 64, {1, 0, 0, 0, 0}});
+    expect_reference<64, preshuffled, 128, 64>({2, 64, {0, 2, 0}});
+  }
+}
+
 TEST_CASE("Hopper model: long pieces from within a page", "[hopper_model]") {
   num_multiprocessors = 2;
   for (seed = 6; seed <= 9; ++seed) {

@@ -1096,6 +1096,18 @@ arrive(&ring_.query_empty[slot]);
 if (position_.stage % num_computers != 1) arrive(&ring_.query_empty[slot]);
 END
 
+hopper 'Hopper: a sequence that is only begun is waited for' detail/logits_work.hpp '*blocks that*' << 'END'
+work.cost <= static_cast<std::uint32_t>(start_cost);
+====
+work.cost == 0;
+END
+
+hopper 'Hopper: a block without work does not end' detail/loader_sm90.hpp '*blocks that*' << 'END'
+if (none) load_query({-1, 0, 0, 0, 0, true});
+====
+
+END
+
 hopper 'Hopper: held logits a pair apart, not three' detail/computer_sm90.hpp '*more rows*' << 'END'
 first_own + i * tokens_between_turns;
 ====
