@@ -32,8 +32,8 @@ inline constexpr int max_paired_query_bytes = 96 * 1024;
 /// serves the same warpgroup, which therefore never waits for a phase before the last one has
 /// ended.
 inline constexpr int max_stages = 6;
-/// So much for the same reason once a block's last pairs would all be under way together: then
-/// those that get less bandwidth catch up.
+/// A block's last pairs would all be under way together. Only so many are at a time, for the same
+/// reason: multiprocessors that got less bandwidth catch up. Half of the stages, or all.
 inline constexpr int max_last_stages = 3;
 /// Two if they fit: while one is in use, the next sequence's q is fetched into the other.
 inline constexpr int max_query_slots = 2;
