@@ -999,7 +999,7 @@ END
 
 # ---- Hopper, on the model ---------------------------------------------------------------------
 
-hopper 'Hopper: a stage serves other warpgroups in turn' detail/plan_sm90.hpp '*every way*' << 'END'
+hopper 'Hopper: a stage serves other warpgroups in turn' detail/plan_sm90.hpp '*long pieces*' << 'END'
 stages < max_stages ? stages / num_computers * num_computers : max_stages;
 ====
 4;
