@@ -195,6 +195,8 @@ class loader {
   /// By all loaders of q: each of their warps takes groups of heads.
   KINDEX_DEVICE void put_in_order(char* query, int num_columns) const {
     using layout = query_layout<head_dim>;
+    static_assert(shared_alignment % layout::alignment == 0,
+                  "kindex: slots for q must begin where the matrix unit's order does");
     constexpr int units_per_lane = layout::group_bytes / unit_bytes / wave_size;
     const int num_groups = num_columns / layout::group_heads;
     KINDEX_PLAIN_LOOP

@@ -41,21 +41,21 @@ class unit_engine {
     // The compiler must see that a warp does not diverge around the matrix instructions.
     const auto thread = static_cast<unsigned>(threadIdx.x);
     const int warpgroup = shuffle(static_cast<int>(thread / warpgroup_size), 0);
-    const int warp = static_cast<int>(thread % warpgroup_size / wave_size);
     if (warpgroup > 0) {
       if (thread >= block_size - wave_size) memory_.init_barriers();
       wait_for_earlier_launches();
       if (thread / wave_size == warps_per_group) prefetch_probable_page_ids(args_);
       memory_.wait_for_barriers();
       set_max_registers<computer_registers, true>();
+      const auto warp = static_cast<int>(thread % warpgroup_size / wave_size);
       computer<Config>(args_, memory_, warpgroup, warp).run();
     } else {
       set_max_registers<loader_registers, false>();
       wait_for_earlier_launches();
-      // And here around what loaders do one by one: else every shuffle that follows is looked
-      // after.
-      const unsigned own = shuffle(thread / wave_size, 0) % warps_per_group;
-      loader<Config>(args_, memory_, static_cast<int>(own)).run();
+      // Nor around what one of the loaders' warps does alone: every shuffle after it would be
+      // guarded.
+      const unsigned warp = shuffle(thread / wave_size, 0) % warps_per_group;
+      loader<Config>(args_, memory_, static_cast<int>(warp)).run();
     }
   }
 
