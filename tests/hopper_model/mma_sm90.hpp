@@ -53,10 +53,9 @@ inline void copy_bulk(void* to, const void* from, std::uint32_t bytes, barrier* 
   check_alignment(to, from, bytes, 16);
   hopper_model::copy(to, from, bytes, b);
 }
-template <int Bytes>
-void copy_async(void* to, const void* from) {
-  check_alignment(to, from, Bytes, Bytes);
-  hopper_model::copy(to, from, Bytes);
+inline void copy_async(void* to, const void* from) {
+  check_alignment(to, from, 4, 4);
+  hopper_model::copy(to, from, 4);
 }
 inline void wait_for_copies() { hopper_model::wait_for_copies(); }
 inline void arrive_when_copied(barrier* b) { hopper_model::arrive_when_copied(b); }

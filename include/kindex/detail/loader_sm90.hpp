@@ -226,7 +226,7 @@ class loader {
     for (int row = 0; row < piece.num_rows; ++row) {
       KINDEX_PLAIN_LOOP
       for (int head = query_thread(); head < args_.num_heads; head += num_query_threads) {
-        copy_async<4>(weights + memory_type::place_of_weight(head), w + head);
+        copy_async(weights + memory_type::place_of_weight(head), w + head);
       }
       w += args_.weights_row_stride;
       weights += args_.num_heads;

@@ -103,16 +103,10 @@ KINDEX_DEVICE void copy_bulk(void* to, const void* from, std::uint32_t bytes, ba
       "l"(from), "r"(bytes), "r"(shared_address(b))
       : "memory");
 }
-/// 16 or 4 bytes of one thread.
-template <int Bytes>
+/// 4 bytes of one thread.
 KINDEX_DEVICE void copy_async(void* to, const void* from) {
-  if constexpr (Bytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
-                 : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from)
-                 : "memory");
-  }
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from)
+               : "memory");
 }
 /// Until this thread's copy_async so far are complete.
 KINDEX_DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }

@@ -164,7 +164,7 @@ class page_stream {
       const char* const scales = page_address(own_id) + head_dim;
 #pragma unroll
       for (int g = 0; g < num_scales; ++g) {
-        copy_async<4>(to.data + layout::scale_offset(own) + g * 4, scales + g * 4);
+        copy_async(to.data + layout::scale_offset(own) + g * 4, scales + g * 4);
       }
     }
 #pragma unroll 4
@@ -175,7 +175,7 @@ class page_stream {
       char* const row = to.data + layout::k_offset(t, 0);
 #pragma unroll
       for (int word = lane_id(); word < head_dim / 4; word += wave_size) {
-        copy_async<4>(row + word * 4, page + word * 4);
+        copy_async(row + word * 4, page + word * 4);
       }
     }
   }
