@@ -62,7 +62,6 @@ struct thread {
   bool done = false;
   int copies = 0;   // that no barrier is told of
   char asked = 0;   // a token: what the thread did before its copies
-  char landed = 0;  // a token: those copies
 };
 
 // What outlives blocks: identities of threads and of what copies for each, and stacks.
@@ -197,7 +196,6 @@ void carry_out(const deferred& what) {
     std::memcpy(what.to, what.from, what.bytes);
     if (what.barrier == nullptr) {
       --owner.copies;
-      release(&owner.landed);
     } else {
       release(what.barrier);
       shared_barrier& b = known(what.barrier);
@@ -323,10 +321,11 @@ void init_barrier(const void* barrier, std::uint32_t arrivals) {
   machine->shared_barriers[barrier] = {arrivals, arrivals, 0, 0};
 }
 
-void arrive(const void* barrier, std::int64_t expected_bytes) {
+void expect(const void* barrier, std::uint32_t bytes) { known(barrier).bytes += bytes; }
+
+void arrive(const void* barrier) {
   release(barrier);
   shared_barrier& b = known(barrier);
-  b.bytes += expected_bytes;
   --b.pending;
   finish_phase(b);
 }
@@ -343,11 +342,6 @@ void copy(void* to, const void* from, std::uint32_t bytes, const void* barrier) 
   release(&self().asked);
   if (barrier == nullptr) ++self().copies;
   later({machine->current, 0, to, from, bytes, barrier});
-}
-
-void wait_for_copies() {
-  while (self().copies != 0) wait_until({});
-  acquire(&self().landed);
 }
 
 void arrive_when_copied(const void* barrier) {

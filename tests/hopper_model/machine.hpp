@@ -53,14 +53,13 @@ void announce(unsigned barrier, unsigned threads);
 
 // Barriers in shared memory.
 void init_barrier(const void* barrier, std::uint32_t arrivals);
-void arrive(const void* barrier, std::int64_t expected_bytes = 0);
+void expect(const void* barrier, std::uint32_t bytes);
+void arrive(const void* barrier);
 void wait(const void* barrier, std::uint32_t parity);
 
 // Copies into shared memory, which land later. A barrier is told the bytes; without one, of the
 // copies of this thread so far an arrival is told.
 void copy(void* to, const void* from, std::uint32_t bytes, const void* barrier = nullptr);
-/// Until the thread has no copy under way but such as a barrier is told of.
-void wait_for_copies();
 /// Later copies of the thread delay it as well, which the hardware need not do.
 void arrive_when_copied(const void* barrier);
 

@@ -24,7 +24,11 @@ inline void init_barrier(barrier* b, std::uint32_t arrivals) {
 }
 inline void publish_barriers() {}
 inline void arrive(barrier* b) { hopper_model::arrive(b); }
-inline void arrive_expecting(barrier* b, std::uint32_t bytes) { hopper_model::arrive(b, bytes); }
+inline void expect(barrier* b, std::uint32_t bytes) { hopper_model::expect(b, bytes); }
+inline void arrive_expecting(barrier* b, std::uint32_t bytes) {
+  hopper_model::expect(b, bytes);
+  hopper_model::arrive(b);
+}
 inline void wait(barrier* b, std::uint32_t parity) { hopper_model::wait(b, parity); }
 template <int Barrier, int Threads>
 void sync_threads() {
@@ -57,7 +61,6 @@ inline void copy_async(void* to, const void* from) {
   check_alignment(to, from, 4, 4);
   hopper_model::copy(to, from, 4);
 }
-inline void wait_for_copies() { hopper_model::wait_for_copies(); }
 inline void arrive_when_copied(barrier* b) { hopper_model::arrive_when_copied(b); }
 
 using operand = std::uint32_t;

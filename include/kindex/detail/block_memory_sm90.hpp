@@ -62,10 +62,10 @@ class block_memory {
 
  public:
   using args_type = logits_args<Config::geometry::page_size>;
-  /// Loaders of q: those that do not load K, or all.
-  static constexpr int first_query_warp = stream_type::num_warps % warps_per_group;
-  static constexpr int num_query_warps = warps_per_group - first_query_warp;
-  static constexpr int num_query_threads = num_query_warps * wave_size;
+  /// The warp that copies q, and those that put it in order: those that do nothing else, or all.
+  static constexpr int query_copier = stream_type::num_warps % warps_per_group;
+  static constexpr int first_query_orderer = stream_type::bulk ? query_copier + 1 : 0;
+  static constexpr int num_query_orderers = warps_per_group - first_query_orderer;
 
   /// Weights of a row lie in the order of the lanes that need them. A lane has two neighbouring
   /// columns of every 8 (mma_sm90.hpp): those of 16 lie together, for one load.
@@ -82,7 +82,6 @@ class block_memory {
     barrier full[max_stages];
     barrier empty[max_stages];
     barrier query_copied[max_query_slots];  // as it lies in memory
-    barrier guess_corrected;                // the same, for what takes the place of a wrong guess
     barrier query_full[max_query_slots];
     barrier query_empty[max_query_slots];
     query_piece pieces[max_query_slots];
@@ -120,7 +119,6 @@ class block_memory {
     if (lane_id() == 0) {
 #pragma unroll
       for (int i = 0; i < max_query_slots; ++i) init_barrier(&ring.query_copied[i], 1);
-      init_barrier(&ring.guess_corrected, 1);
       publish_barriers();
     }
     __syncwarp();
@@ -135,8 +133,8 @@ class block_memory {
       }
 #pragma unroll
       for (int i = 0; i < max_query_slots; ++i) {
-        // Of each loader: its copies, and what it wrote itself.
-        init_barrier(&ring.query_full[i], 2 * num_query_threads);
+        // The copier's lanes: their copies, and what they wrote themselves.
+        init_barrier(&ring.query_full[i], (2 + num_query_orderers) * wave_size);
         init_barrier(&ring.query_empty[i], num_computers * warpgroup_size);
       }
       publish_barriers();
@@ -158,11 +156,11 @@ class block_memory {
   KINDEX_DEVICE void tell_work(const block_work& work) const {
     if (lane_id() == 0) ring.work = work;
     __syncwarp();
-    announce<work_is_known, warpgroup_size>();
+    announce<work_is_known, 2 * wave_size>();
   }
-  /// By the loaders of q.
+  /// By the copier of q.
   KINDEX_DEVICE block_work hear_of_work() const {
-    sync_threads<work_is_known, warpgroup_size>();
+    sync_threads<work_is_known, 2 * wave_size>();
     return ring.work;
   }
 

@@ -63,8 +63,8 @@ class loader {
   using args_type = typename memory_type::args_type;
   using stream_type = page_stream<typename Config::geometry>;
   static constexpr int head_dim = Config::geometry::head_dim;
-  static constexpr int first_query_warp = memory_type::first_query_warp;
-  static constexpr int num_query_threads = memory_type::num_query_threads;
+  static constexpr int query_copier = memory_type::query_copier;
+  static constexpr int first_query_orderer = memory_type::first_query_orderer;
 
  public:
   KINDEX_DEVICE loader(const args_type& args, const memory_type& memory, int warp)
@@ -74,18 +74,22 @@ class loader {
     // A launch begins with cold instruction caches: a warp that loads K, and nothing else, executes
     // no instruction that only others need, and waits for none of them.
     if constexpr (stream_type::bulk) {
-      if (warp_ < first_query_warp) {
+      if (warp_ < query_copier) {
         const block_work work = divide_work(args_, sequence_start_cost);
         memory_.tell_work(work);
         memory_.wait_for_barriers_as_k_loader();
         load_pieces<true, false>(work);
-      } else {
-        load_probable_query();
+      } else if (warp_ == query_copier) {
+        copy_probable_query();
         memory_.wait_for_barriers();
         load_pieces<false, true>(memory_.hear_of_work());
+      } else {
+        memory_.wait_for_barriers();
+        while (!put_next_in_order()) {
+        }
       }
     } else {
-      load_probable_query();
+      copy_probable_query();
       const block_work work = divide_work(args_, sequence_start_cost);
       memory_.wait_for_barriers();
       load_pieces<true, true>(work);
@@ -121,65 +125,81 @@ class loader {
   }
 
   /// Asks for q before anything is known.
-  KINDEX_DEVICE void load_probable_query() {
-    if (copies_query()) memory_.init_copy_barriers();
+  KINDEX_DEVICE void copy_probable_query() {
     probable_seq_ = static_cast<int>(guess_start(args_).seq);
-    const query_piece piece = {probable_seq_, 0, 0, 0, plan_.rows_at_once, false};
-    if (copies_query()) copy_query(piece, &ring_.query_copied[0]);
-    copy_weights(piece);
+    if (warp_ != query_copier) return;
+    memory_.init_copy_barriers();
+    copy_to_next_slot({probable_seq_, 0, 0, 0, plan_.rows_at_once, false});
   }
 
-  /// q, the weights, what the rows see.
+  /// q of a piece, the weights, what the rows see.
   KINDEX_DEVICE void load_query(const query_piece& piece) {
-    const int slot = query_position_.stage;
-    const std::uint32_t parity = query_position_.parity;
-    barrier* const full = &ring_.query_full[slot];
-    wait(&ring_.query_empty[slot], parity ^ 1);
-    const int thread = query_thread();
-    const int visible =
-        thread < piece.num_rows ? visible_tokens(args_, piece.seq, piece.first_row + thread) : 0;
     const bool guessed = probable_seq_ >= 0;
     const bool right = piece.seq == probable_seq_;
     probable_seq_ = -1;
-    barrier* const copied = guessed && !right ? &ring_.guess_corrected : &ring_.query_copied[slot];
-    if (!right) {
-      if (guessed) wait_for_copies();  // to the same place
-      if (copies_query()) {
-        if (guessed) wait(&ring_.query_copied[slot], parity);
-        copy_query(piece, copied);
-      }
-      copy_weights(piece);
+    // A wrong guess is a piece of no tokens.
+    if (guessed && !right) hand_over({probable_seq_, 0, 0, 0, 0, false});
+    if (!right && warp_ == query_copier) {
+      wait(&ring_.query_empty[query_position_.stage], query_position_.parity ^ 1);
+      copy_to_next_slot(piece);
     }
+    hand_over(piece);
+  }
+
+  /// The next slot, whose copies have begun, to those that put it in order.
+  KINDEX_DEVICE void hand_over(const query_piece& piece) {
+    if (warp_ == query_copier) publish_next(piece);
+    if (warp_ >= first_query_orderer) {
+      put_next_in_order();
+    } else {
+      query_position_.advance(plan_.num_query_slots);
+    }
+  }
+
+  /// By the copier: beside q lies what is to be done with it.
+  KINDEX_DEVICE void publish_next(const query_piece& piece) {
+    const int slot = query_position_.stage;
+    if (elected()) {
+      ring_.pieces[slot] = piece;
+      arrive(&ring_.query_copied[slot]);
+    }
+    barrier* const full = &ring_.query_full[slot];
     arrive_when_copied(full);
-    if (thread < piece.num_rows) {
-      memory_.visible_of(slot, piece.num_rows)[thread] = visible;
-    }
-    if (thread == 0) ring_.pieces[slot] = piece;
-    if (piece.num_rows > 0) {
-      wait(copied, parity);
-      put_in_order(memory_.query_of(slot), piece.num_rows * args_.num_heads);
+    int* const visible = memory_.visible_of(slot, piece.num_rows);
+    KINDEX_PLAIN_LOOP
+    for (int row = lane_id(); row < piece.num_rows; row += wave_size) {
+      visible[row] = visible_tokens(args_, piece.seq, piece.first_row + row);
     }
     arrive(full);
+  }
+
+  /// By those that put q in order. True if there is no more.
+  KINDEX_DEVICE bool put_next_in_order() {
+    const int slot = query_position_.stage;
+    wait(&ring_.query_copied[slot], query_position_.parity);
+    const query_piece piece = ring_.pieces[slot];
+    put_in_order(memory_.query_of(slot), piece.num_rows * args_.num_heads);
+    arrive(&ring_.query_full[slot]);
     query_position_.advance(plan_.num_query_slots);
+    return piece.last;
   }
 
-  static KINDEX_DEVICE int query_thread() {
-    return static_cast<int>(threadIdx.x) - first_query_warp * wave_size;
+  /// By the copier.
+  KINDEX_DEVICE void copy_to_next_slot(const query_piece& piece) {
+    copy_query(piece);
+    copy_weights(piece);
   }
 
-  KINDEX_DEVICE bool copies_query() const { return warp_ == first_query_warp; }
-
-  /// By one warp: q to the next slot, as it lies in memory. Bulk copies, because blocks that share
-  /// a sequence want the same lines, and keep each other waiting if they ask for 16 bytes at a
-  /// time.
-  KINDEX_DEVICE void copy_query(const query_piece& piece, barrier* copied) {
+  /// q to the next slot, as it lies in memory. Bulk copies, because blocks that share a sequence want
+  /// the same lines, and keep each other waiting if they ask for 16 bytes at a time.
+  KINDEX_DEVICE void copy_query(const query_piece& piece) {
     const int heads_at_once = args_.q_head_stride == head_dim ? args_.num_heads : 1;
     const char* q = args_.q + std::int64_t{piece.seq} * args_.q_batch_stride +
                     piece.first_row * args_.q_next_n_stride;
     char* query = memory_.query_of(query_position_.stage);
+    barrier* const copied = &ring_.query_copied[query_position_.stage];
     if (!elected()) return;
-    arrive_expecting(copied,
-                     static_cast<std::uint32_t>(piece.num_rows * args_.num_heads * head_dim));
+    expect(copied, static_cast<std::uint32_t>(piece.num_rows * args_.num_heads * head_dim));
     KINDEX_PLAIN_LOOP
     for (int row = 0; row < piece.num_rows; ++row) {
       KINDEX_PLAIN_LOOP
@@ -192,7 +212,7 @@ class loader {
     }
   }
 
-  /// By all loaders of q: each of their warps takes groups of heads.
+  /// Each warp takes groups of heads.
   KINDEX_DEVICE void put_in_order(char* query, int num_columns) const {
     using layout = query_layout<head_dim>;
     static_assert(shared_alignment % layout::alignment == 0,
@@ -200,8 +220,8 @@ class loader {
     constexpr int units_per_lane = layout::group_bytes / unit_bytes / wave_size;
     const int num_groups = num_columns / layout::group_heads;
     KINDEX_PLAIN_LOOP
-    for (int group = warp_ - first_query_warp; group < num_groups;
-         group += memory_type::num_query_warps) {
+    for (int group = warp_ - first_query_orderer; group < num_groups;
+         group += memory_type::num_query_orderers) {
       char* const units = query + group * layout::group_bytes;
       u32x4 unit[units_per_lane];
 #pragma unroll
@@ -225,7 +245,7 @@ class loader {
     KINDEX_PLAIN_LOOP
     for (int row = 0; row < piece.num_rows; ++row) {
       KINDEX_PLAIN_LOOP
-      for (int head = query_thread(); head < args_.num_heads; head += num_query_threads) {
+      for (int head = lane_id(); head < args_.num_heads; head += wave_size) {
         copy_async(weights + memory_type::place_of_weight(head), w + head);
       }
       w += args_.weights_row_stride;

@@ -211,15 +211,20 @@ KINDEX_DEVICE block_work divide_work(const Args& args, int start_cost) {
           uniform(shuffle(offset, lane)), cost};
 }
 
-/// The first sequence from seq on that has tokens; every wave finds it for itself. There is one.
+/// Turns `work` to the beginning of the next sequence that has tokens; every wave finds it for
+/// itself. There is one.
 template <class Args>
-KINDEX_DEVICE int next_busy_sequence(const Args& args, int seq) {
-  for (;; seq += wave_size) {
+KINDEX_DEVICE void go_to_next_sequence(const Args& args, block_work& work) {
+  for (int seq = work.seq + 1; seq < args.num_seqs; seq += wave_size) {
     const int candidate = seq + lane_id();
-    const std::uint64_t busy =
-        ballot(candidate < args.num_seqs && sequence_tokens(args, candidate) > 0);
-    if (busy != 0) return uniform(seq + __ffsll(static_cast<unsigned long long>(busy)) - 1);
-    if (seq + wave_size >= args.num_seqs) return args.num_seqs;
+    const int tokens = candidate < args.num_seqs ? sequence_tokens(args, candidate) : 0;
+    const std::uint64_t busy = ballot(tokens > 0);
+    if (busy == 0) continue;
+    const int lane = __ffsll(static_cast<unsigned long long>(busy)) - 1;
+    work.seq = uniform(seq + lane);
+    work.num_tokens = uniform(shuffle(tokens, lane));
+    work.offset = 0;
+    return;
   }
 }
 
@@ -238,9 +243,7 @@ KINDEX_DEVICE void for_each_piece(const Args& args, block_work work, int start_c
     const bool last = work.cost <= static_cast<std::uint32_t>(start_cost);
     if (end > 0) use(work.seq, work.num_tokens, first > 0 ? first : 0, end, last);
     if (work.cost == 0) break;
-    work.seq = next_busy_sequence(args, work.seq + 1);
-    work.num_tokens = uniform(sequence_tokens(args, work.seq));
-    work.offset = 0;
+    go_to_next_sequence(args, work);
   }
 }
 

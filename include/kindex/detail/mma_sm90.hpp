@@ -38,6 +38,12 @@ KINDEX_DEVICE void publish_barriers() {
 KINDEX_DEVICE void arrive(barrier* b) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
+/// The phase does not end before so many bytes have come, nor without the arrivals.
+KINDEX_DEVICE void expect(barrier* b, std::uint32_t bytes) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)),
+               "r"(bytes)
+               : "memory");
+}
 KINDEX_DEVICE void arrive_expecting(barrier* b, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)),
                "r"(bytes)
@@ -108,8 +114,6 @@ KINDEX_DEVICE void copy_async(void* to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from)
                : "memory");
 }
-/// Until this thread's copy_async so far are complete.
-KINDEX_DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 /// One arrival on the barrier, once this thread's copy_async so far are complete.
 KINDEX_DEVICE void arrive_when_copied(barrier* b) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b))
