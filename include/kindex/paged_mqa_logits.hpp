@@ -84,7 +84,7 @@ KINDEX_DEVICE void run_logits_block(const Args& args, char* dynamic_shared,
 #endif
   target::unit_engine<Config> engine(args, dynamic_shared, state);
   engine.run();
-  if (args.fill_neg_infinity) fill_invisible_columns<target::block_size>(args);
+  if (args.fill_neg_infinity) fill_invisible_columns(args, engine.pieces_to_fill());
 }
 #endif
 

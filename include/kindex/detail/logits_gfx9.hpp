@@ -569,6 +569,15 @@ class unit_engine {
                    });
   }
 
+  /// All waves take turns.
+  KINDEX_DEVICE auto pieces_to_fill() const {
+    constexpr int waves = block_size / wave_size;
+    const std::int64_t turn = std::int64_t{gridDim.x} * waves;
+    return [turn, piece = std::int64_t{blockIdx.x} * waves + wave_ - turn]() mutable {
+      return piece += turn;
+    };
+  }
+
  private:
   KINDEX_DEVICE void run_with_resident_query(const unit_run& run) {
     const unsigned lane = fresh_lane_id();

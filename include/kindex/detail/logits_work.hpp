@@ -250,16 +250,15 @@ KINDEX_DEVICE void for_each_piece(const Args& args, block_work work, int start_c
 /// Columns that a wave fills at once.
 inline constexpr int fill_columns = 1024;
 
-/// Writes -inf to the columns that rows do not see. Waves, not blocks, take pieces of rows in turn:
-/// each begins with a division and a load, which must overlap.
-template <int BlockSize, class Args>
-KINDEX_DEVICE void fill_invisible_columns(const Args& args) {
-  constexpr int waves = BlockSize / wave_size;
+/// Writes -inf to the columns that rows do not see. Waves, not blocks, take pieces of rows: each
+/// begins with a division and a load, which must overlap. next_piece() says which the wave takes.
+template <class Args, class NextPiece>
+KINDEX_DEVICE void fill_invisible_columns(const Args& args, NextPiece next_piece) {
   const std::int64_t pieces_per_row = (args.logits_width + fill_columns - 1) / fill_columns;
   const std::int64_t num_rows = static_cast<std::int64_t>(args.num_seqs) * args.next_n;
   KINDEX_PLAIN_LOOP
-  for (std::int64_t piece = std::int64_t{blockIdx.x} * waves + wave_id();
-       piece < num_rows * pieces_per_row; piece += std::int64_t{gridDim.x} * waves) {
+  for (std::int64_t piece = next_piece(); piece < num_rows * pieces_per_row;
+       piece = next_piece()) {
     const std::int64_t row = piece / pieces_per_row;
     const std::int64_t first = (piece - row * pieces_per_row) * fill_columns;
     const std::int64_t end =

@@ -41,6 +41,9 @@ template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lane_mask) {
   return __shfl_sync(mask, value, static_cast<int>(hopper_model::lane()) ^ lane_mask);
 }
+inline unsigned atomicAdd(unsigned* address, unsigned value) {
+  return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+}
 inline unsigned __ballot_sync(unsigned, bool predicate) {
   const std::uint64_t* all = hopper_model::exchange(predicate);
   unsigned bits = 0;
