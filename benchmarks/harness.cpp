@@ -83,6 +83,7 @@ counters usual_counters(const case_result& result) {
     numbers["graph"] = result.time->graph ? 1.0 : 0.0;
   }
   if (result.overlapped.has_value()) numbers["overlapped_us"] = result.overlapped->median;
+  if (result.rested.has_value()) numbers["rested_us"] = result.rested->median;
   return numbers;
 }
 
@@ -161,10 +162,11 @@ case_result harness::measure(const std::string& name, bench_case& subject) const
   result.name = name;
   result.size = subject.size();
   const progress line((kindex_test::is_emulated() ? "emulating " : "measuring ") + name);
-  const auto time_with = [&](kindex_test::graph_edges edges) {
+  using kindex_test::graph_edges;
+  const auto time_with = [&](graph_edges edges, pause before_each) {
     return time_launches(
         [&](std::int64_t set, hipStream_t stream) { return subject.launch(set, stream); },
-        subject.num_sets(), result.size.bytes(), subject.where(), edges);
+        subject.num_sets(), result.size.bytes(), subject.where(), edges, before_each);
   };
   const auto check_launches = [&](const char* which) {
     const check_result checked = subject.check_output();
@@ -182,13 +184,16 @@ case_result harness::measure(const std::string& name, bench_case& subject) const
       throw std::runtime_error("the emulator found faults in the kernel");
     }
   } else {
-    result.time = time_with(kindex_test::graph_edges::full);
+    result.time = time_with(graph_edges::full, pause::none);
   }
   check_launches("");
-  if (overlapped_ && result.checked.ok()) {
-    subject.spoil_output();
-    result.overlapped = time_with(kindex_test::graph_edges::programmatic);
-    check_launches("overlapped: ");
+  if (variants_ && result.checked.ok()) {
+    if (kindex_test::has_programmatic_edges()) {
+      subject.spoil_output();
+      result.overlapped = time_with(graph_edges::programmatic, pause::none);
+      check_launches("overlapped: ");
+    }
+    result.rested = time_with(graph_edges::full, pause::rest);
   }
   return result;
 }

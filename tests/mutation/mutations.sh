@@ -538,11 +538,18 @@ if (pieces > num_blocks * waves) num_blocks = (pieces + waves - 1) / waves;
 
 END
 
-device 'logits: all waves fill the same pieces' detail/logits_work.hpp "$registers" \
+device 'logits: all waves fill the same pieces' detail/logits_gfx9.hpp "$registers" \
   'logits: widths*' << 'END'
-std::int64_t{blockIdx.x} * waves + wave_id();
+std::int64_t{blockIdx.x} * waves + wave_ - turn
 ====
-std::int64_t{blockIdx.x} * waves;
+std::int64_t{blockIdx.x} * waves - turn
+END
+
+device 'logits: the next sequence as long as an empty one' detail/logits_work.hpp \
+  "$registers_d64" 'logits: one wave*' << 'END'
+work.num_tokens = uniform(shuffle(tokens, lane));
+====
+work.num_tokens = uniform(tokens);
 END
 
 # ---- logits: pages ----------------------------------------------------------------------------
@@ -1018,7 +1025,7 @@ memory_.wait_for_barriers_as_k_loader();
 END
 
 hopper 'Hopper: work is taken before it is divided' detail/block_memory_sm90.hpp '*every way*' << 'END'
-sync_threads<work_is_known, warpgroup_size>();
+sync_threads<work_is_known, 2 * wave_size>();
 ====
 
 END
@@ -1036,7 +1043,7 @@ wait(&ring_.full[position_.stage], position_.parity);
 END
 
 hopper 'Hopper: a slot of q is filled before it is free' detail/loader_sm90.hpp '*every way*' << 'END'
-wait(&ring_.query_empty[slot], parity ^ 1);
+wait(&ring_.query_empty[query_position_.stage], query_position_.parity ^ 1);
 ====
 
 END
@@ -1048,27 +1055,28 @@ const bool right = guessed;
 END
 
 hopper 'Hopper: the right q under the wrong one' detail/loader_sm90.hpp '*every way*' << 'END'
-if (guessed) wait(&ring_.query_copied[slot], parity);
+if (guessed && !right) hand_over({probable_seq_, 0, 0, 0, 0, false});
 ====
 
 END
 
-hopper 'Hopper: the right weights under the wrong ones' detail/loader_sm90.hpp '*every way*' << 'END'
-if (guessed) wait_for_copies();
+hopper 'Hopper: weights are used before they are there' detail/loader_sm90.hpp '*every way*' << 'END'
+arrive_when_copied(full);
 ====
-
+arrive(full);
 END
 
-hopper 'Hopper: the order of a q that was there already' detail/loader_sm90.hpp '*every way*' << 'END'
-guessed && !right ? &ring_.guess_corrected : &ring_.query_copied[slot];
+hopper 'Hopper: a piece is put in order before it is told of' detail/loader_sm90.hpp \
+  '*every way*' << 'END'
+expect(copied, static_cast<std::uint32_t>(
 ====
-&ring_.query_copied[slot];
+arrive_expecting(copied, static_cast<std::uint32_t>(
 END
 
-hopper 'Hopper: q is put in order before it is there' detail/loader_sm90.hpp '*every way*' << 'END'
-wait(copied, parity);
+hopper 'Hopper: half of q is put in order' detail/loader_sm90.hpp '*every way*' << 'END'
+put_in_order(memory_.query_of(slot), piece.num_rows * args_.num_heads);
 ====
-
+put_in_order(memory_.query_of(slot), piece.num_rows * args_.num_heads / 2);
 END
 
 hopper 'Hopper: q of spread heads as if they were together' detail/loader_sm90.hpp '*every way*' << 'END'
@@ -1106,6 +1114,19 @@ hopper 'Hopper: a block without work does not end' detail/loader_sm90.hpp '*bloc
 if (none) load_query({-1, 0, 0, 0, 0, true});
 ====
 
+END
+
+hopper 'Hopper: pieces to fill are taken from anywhere' detail/block_memory_sm90.hpp \
+  '*every way*' << 'END'
+ring.num_pieces_taken = 0;
+====
+
+END
+
+hopper 'Hopper: blocks fill the same pieces' detail/logits_sm90.hpp '*every way*' << 'END'
+* gridDim.x + blockIdx.x;
+====
+* gridDim.x;
 END
 
 hopper 'Hopper: held logits a pair apart, not three' detail/computer_sm90.hpp '*more rows*' << 'END'

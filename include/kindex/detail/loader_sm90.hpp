@@ -190,8 +190,8 @@ class loader {
     copy_weights(piece);
   }
 
-  /// q to the next slot, as it lies in memory. Bulk copies, because blocks that share a sequence want
-  /// the same lines, and keep each other waiting if they ask for 16 bytes at a time.
+  /// q to the next slot, as it lies in memory. Bulk copies, because blocks that share a sequence
+  /// want the same lines, and keep each other waiting if they ask for 16 bytes at a time.
   KINDEX_DEVICE void copy_query(const query_piece& piece) {
     const int heads_at_once = args_.q_head_stride == head_dim ? args_.num_heads : 1;
     const char* q = args_.q + std::int64_t{piece.seq} * args_.q_batch_stride +

@@ -257,8 +257,7 @@ KINDEX_DEVICE void fill_invisible_columns(const Args& args, NextPiece next_piece
   const std::int64_t pieces_per_row = (args.logits_width + fill_columns - 1) / fill_columns;
   const std::int64_t num_rows = static_cast<std::int64_t>(args.num_seqs) * args.next_n;
   KINDEX_PLAIN_LOOP
-  for (std::int64_t piece = next_piece(); piece < num_rows * pieces_per_row;
-       piece = next_piece()) {
+  for (std::int64_t piece = next_piece(); piece < num_rows * pieces_per_row; piece = next_piece()) {
     const std::int64_t row = piece / pieces_per_row;
     const std::int64_t first = (piece - row * pieces_per_row) * fill_columns;
     const std::int64_t end =
