@@ -83,7 +83,6 @@ counters usual_counters(const case_result& result) {
     numbers["graph"] = result.time->graph ? 1.0 : 0.0;
   }
   if (result.overlapped.has_value()) numbers["overlapped_us"] = result.overlapped->median;
-  if (result.rested.has_value()) numbers["rested_us"] = result.rested->median;
   return numbers;
 }
 
@@ -162,11 +161,10 @@ case_result harness::measure(const std::string& name, bench_case& subject) const
   result.name = name;
   result.size = subject.size();
   const progress line((kindex_test::is_emulated() ? "emulating " : "measuring ") + name);
-  using kindex_test::graph_edges;
-  const auto time_with = [&](graph_edges edges, pause before_each) {
+  const auto time_with = [&](kindex_test::graph_edges edges) {
     return time_launches(
         [&](std::int64_t set, hipStream_t stream) { return subject.launch(set, stream); },
-        subject.num_sets(), result.size.bytes(), subject.where(), edges, before_each);
+        subject.num_sets(), result.size.bytes(), subject.where(), edges);
   };
   const auto check_launches = [&](const char* which) {
     const check_result checked = subject.check_output();
@@ -184,16 +182,13 @@ case_result harness::measure(const std::string& name, bench_case& subject) const
       throw std::runtime_error("the emulator found faults in the kernel");
     }
   } else {
-    result.time = time_with(graph_edges::full, pause::none);
+    result.time = time_with(kindex_test::graph_edges::full);
   }
   check_launches("");
-  if (variants_ && result.checked.ok()) {
-    if (kindex_test::has_programmatic_edges()) {
-      subject.spoil_output();
-      result.overlapped = time_with(graph_edges::programmatic, pause::none);
-      check_launches("overlapped: ");
-    }
-    result.rested = time_with(graph_edges::full, pause::rest);
+  if (overlapped_ && result.checked.ok()) {
+    subject.spoil_output();
+    result.overlapped = time_with(kindex_test::graph_edges::programmatic);
+    check_launches("overlapped: ");
   }
   return result;
 }

@@ -27,8 +27,7 @@ struct case_result {
   case_size size;
   check_result checked;
   std::optional<timing> time;             ///< on a GPU
-  std::optional<timing> overlapped;       ///< with programmatic edges; see measure_variants
-  std::optional<timing> rested;           ///< after pauses; see measure_variants
+  std::optional<timing> overlapped;       ///< with programmatic edges; see measure_overlapped
   std::optional<emulator_counts> counts;  ///< on the emulator
   std::string error;                      ///< empty if it ran
 
@@ -54,8 +53,8 @@ class harness {
   }
 
   /// Measures every case once more with programmatic edges, where a launch begins while the one
-  /// before it ends, if the device has such edges; and once more with a pause before each replay.
-  void measure_variants() { variants_ = true; }
+  /// before it ends; if the device has such edges.
+  void measure_overlapped() { overlapped_ = kindex_test::has_programmatic_edges(); }
 
   /// Runs what the filter selects. Returns the program's exit code: 0 if all of it was right.
   int run();
@@ -73,7 +72,7 @@ class harness {
 
   std::FILE* text_ = stdout;
   bool own_display_ = true;
-  bool variants_ = false;
+  bool overlapped_ = false;
   std::function<counters(const case_result&)> extra_;
   std::vector<case_result> results_;
 };

@@ -197,8 +197,8 @@ void print(const harness& cases, const std::vector<sweep_row>& rows_of_sweep) {
       device_name().c_str(), static_cast<long long>(rotation_bytes() >> 20), ceilings().read,
       ceilings().copy, ceilings().write);
   text_table table;
-  table.add({"", "us", "overlapped", "rested", "GB/s", "of read", "of copy", "TFLOP/s", "memcpy us",
-             "goal", "goal us", "", "peer us"});
+  table.add({"", "us", "overlapped", "GB/s", "of read", "of copy", "TFLOP/s", "memcpy us", "goal",
+             "goal us", "", "peer us"});
   for (const sweep_row& row : rows_of_sweep) {
     const case_result* const result = cases.find(row.name);
     if (result == nullptr) continue;
@@ -208,7 +208,6 @@ void print(const harness& cases, const std::vector<sweep_row>& rows_of_sweep) {
     const double copy = copy_time(*result);
     table.add({row.name, text_of("%.2f", time),
                result->overlapped.has_value() ? text_of("%.2f", result->overlapped->median) : "",
-               result->rested.has_value() ? text_of("%.2f", result->rested->median) : "",
                text_of("%.0f", rate), text_of("%.0f %%", 100 * rate / ceilings().read),
                text_of("%.0f %%", 100 * rate / ceilings().copy),
                result->size.flops > 0 ? text_of("%.0f", result->size.flops / time * 1e-6) : "",
@@ -222,9 +221,7 @@ void print(const harness& cases, const std::vector<sweep_row>& rows_of_sweep) {
                "\nBytes: logits 132 a token, q, weights, 4 a logit; store 388 a token; gather 264 "
                "a token. memcpy: as many bytes by the runtime's own copy.\n"
                "overlapped: the same launches in a graph with programmatic edges, where a launch "
-               "begins while the one before it ends.\n"
-               "rested: the same launches as without, a pause before each replay: a case that is "
-               "faster so is limited by power.\n");
+               "begins while the one before it ends.\n");
   const case_result* const paged = cases.find("logits/8k1k_cc64");
   const case_result* const page1 = cases.find("logits/8k1k_cc64_plain1");
   if (paged != nullptr && page1 != nullptr) {
@@ -243,7 +240,7 @@ int run(int argc, char** argv) {
   harness cases(argc, argv);
   const std::vector<sweep_row> rows_of_sweep = all_rows();
   for (const sweep_row& row : rows_of_sweep) cases.add(row.name, row.make);
-  cases.measure_variants();
+  cases.measure_overlapped();
   cases.extra_counters([&](const case_result& result) {
     counters numbers;
     for (const sweep_row& row : rows_of_sweep) {

@@ -3,11 +3,9 @@
 #include "timing.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "device_tools.hpp"
@@ -22,9 +20,6 @@ namespace {
 using kindex_test::check;
 
 constexpr std::int64_t min_launches = 20;
-
-/// Longer ones change nothing on an H200.
-constexpr std::chrono::milliseconds rest_time{10};
 
 /// The default one, which serves whatever else a benchmark launches as well: once a process has
 /// launched kernels on others eight times, those of a graph lie 0.34 us further apart (on an
@@ -83,7 +78,7 @@ class scratch {
 
 timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>& launch,
                      std::int64_t num_sets, std::int64_t bytes_per_set, inputs where,
-                     kindex_test::graph_edges edges, pause before_each, int replays) {
+                     kindex_test::graph_edges edges, int replays) {
   // Whole rounds, so that the last set of a replay is as far from the first as any other.
   const std::int64_t rounds = (min_launches + num_sets - 1) / num_sets;
   const std::int64_t launches = rounds * num_sets;
@@ -119,7 +114,6 @@ timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>&
   device_event before;
   device_event after;
   for (int i = -2; i < replays; ++i) {
-    if (before_each == pause::rest) std::this_thread::sleep_for(rest_time);
     const std::size_t read = evict ? scratch::get().bytes() : scratch::get().bytes() / 16;
     check(read_stream(scratch::get().data(), read, shape, only_stream), "read_stream");
     if (where == inputs::in_caches) replay();
@@ -171,7 +165,7 @@ const memory_ceilings& ceilings() {
             const timing time = time_launches(
                 [&](std::int64_t, hipStream_t stream) { return stream_kernel(shape, stream); }, 1,
                 static_cast<std::int64_t>(moved), inputs::in_memory, kindex_test::graph_edges::full,
-                pause::none, 5);
+                5);
             rate = std::max(rate, static_cast<double>(moved) / time.median * 1e-3);
           }
         }

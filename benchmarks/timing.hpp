@@ -30,17 +30,13 @@ enum class inputs : std::uint8_t {
   in_caches,  ///< as what was computed just before: all sets fit them together
 };
 
-/// Before each replay: nothing, or a pause in which the device cools down and its power budget
-/// recovers. What is faster then was limited by power.
-enum class pause : std::uint8_t { none, rest };
-
 /// Times `launch(set, stream)` over num_sets sets of inputs of which each launch touches
 /// bytes_per_set bytes. `edges` are those between the launches of the graph.
 timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>& launch,
                      std::int64_t num_sets, std::int64_t bytes_per_set,
                      inputs where = inputs::in_memory,
                      kindex_test::graph_edges edges = kindex_test::graph_edges::full,
-                     pause before_each = pause::none, int replays = 15);
+                     int replays = 15);
 
 /// Microseconds that the runtime's own copy takes to read bytes / 2 and write as many. 0 for copies
 /// that do not fit the last cache: on an H200 their time differs by half with where source and
