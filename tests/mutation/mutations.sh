@@ -1055,7 +1055,7 @@ const bool right = guessed;
 END
 
 hopper 'Hopper: the right q under the wrong one' detail/loader_sm90.hpp '*every way*' << 'END'
-if (guessed && !right) hand_over({probable_seq_, 0, 0, 0, 0, false});
+if (guessed && !right) hand_over({-1, 0, 0, 0, 0, false});
 ====
 
 END

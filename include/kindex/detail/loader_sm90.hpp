@@ -138,7 +138,7 @@ class loader {
     const bool right = piece.seq == probable_seq_;
     probable_seq_ = -1;
     // A wrong guess is a piece of no tokens.
-    if (guessed && !right) hand_over({probable_seq_, 0, 0, 0, 0, false});
+    if (guessed && !right) hand_over({-1, 0, 0, 0, 0, false});
     if (!right && warp_ == query_copier) {
       wait(&ring_.query_empty[query_position_.stage], query_position_.parity ^ 1);
       copy_to_next_slot(piece);
