@@ -479,7 +479,7 @@ device 'logits: a block begins one unit too late' detail/logits_work.hpp "$regis
   'logits: widths*' << 'END'
 uniform(shuffle(offset, lane)), cost};
 ====
-uniform(shuffle(offset, lane)) + 1, cost};
+uniform(shuffle(offset, lane)) + start_cost + 1, cost};
 END
 
 device 'logits: the cost of a start is forgotten between pieces' detail/logits_work.hpp \
@@ -491,16 +491,16 @@ END
 
 device 'logits: sequences without tokens are busy' detail/logits_work.hpp "$registers_d64" \
   'logits: one wave*' << 'END'
-sequence_tokens(args, candidate) > 0
+ballot(tokens > 0);
 ====
-sequence_tokens(args, candidate) >= 0
+ballot(candidate < args.num_seqs);
 END
 
 device 'logits: the search for the next sequence leaves one out' detail/logits_work.hpp \
   "$registers" 'logits: as many empty*' << 'END'
-for (;; seq += wave_size) {
+seq < args.num_seqs; seq += wave_size) {
 ====
-for (;; seq += wave_size + 1) {
+seq < args.num_seqs; seq += wave_size + 1) {
 END
 
 device 'logits: lengths are read past the batch' detail/logits_work.hpp \
