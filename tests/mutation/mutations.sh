@@ -1118,7 +1118,7 @@ END
 
 hopper 'Hopper: pieces to fill are taken from anywhere' detail/block_memory_sm90.hpp \
   '*every way*' << 'END'
-ring.num_pieces_taken = 0;
+ring.num_fill_pieces_taken = 0;
 ====
 
 END

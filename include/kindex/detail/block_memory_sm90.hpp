@@ -86,7 +86,7 @@ class block_memory {
     barrier query_empty[max_query_slots];
     query_piece pieces[max_query_slots];
     block_work work;
-    std::uint32_t num_pieces_taken;  // to be filled
+    std::uint32_t num_fill_pieces_taken;  // of those that are this block's to fill
     /// One bit for each token of a stage, a word for each warp: its page is one.
     std::uint32_t valid[max_stages][warps_per_group];
   };
@@ -127,7 +127,7 @@ class block_memory {
   /// The others, by one warp of computers.
   KINDEX_DEVICE void init_barriers() const {
     if (lane_id() == 0) {
-      ring.num_pieces_taken = 0;
+      ring.num_fill_pieces_taken = 0;
 #pragma unroll
       for (int i = 0; i < max_stages; ++i) {
         init_barrier(&ring.full[i], stream_type::num_arrivals);
@@ -166,9 +166,9 @@ class block_memory {
     return ring.work;
   }
 
-  /// By a warp, for itself: how many of the block's pieces had been taken.
-  KINDEX_DEVICE std::uint32_t take_piece() const {
-    const std::uint32_t before = lane_id() == 0 ? atomicAdd(&ring.num_pieces_taken, 1u) : 0;
+  /// By a warp, for itself: how many of the block's pieces to fill had been taken.
+  KINDEX_DEVICE std::uint32_t take_fill_piece() const {
+    const std::uint32_t before = lane_id() == 0 ? atomicAdd(&ring.num_fill_pieces_taken, 1u) : 0;
     return shuffle(before, 0);
   }
 

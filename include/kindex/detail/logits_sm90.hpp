@@ -62,7 +62,7 @@ class unit_engine {
   /// Blocks take turns, and within a block waves take what is next once they have nothing else to
   /// do. So K is still read while most of it is filled, by the loaders of q.
   KINDEX_DEVICE auto pieces_to_fill() const {
-    return [this] { return std::int64_t{memory_.take_piece()} * gridDim.x + blockIdx.x; };
+    return [this] { return std::int64_t{memory_.take_fill_piece()} * gridDim.x + blockIdx.x; };
   }
 
  private:

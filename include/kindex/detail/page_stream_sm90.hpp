@@ -73,7 +73,7 @@ class page_stream {
       // Pages of 64 tokens: chunks begin where pairs do. Others may straddle two.
       ids_.start(table_row, num_entries, entry_of(first_token),
                  page_size == unit_tokens ? wave_size : wave_size - pair_tokens / tile_tokens);
-      // Short sequences are done before their first page id would have come from memory.
+      // The next sequence's: a short one is done before its first page id would have come.
       if (seq + 1 < args_.num_seqs && lane_id() == 0)
         prefetch(table_row + args_.block_table_stride);
     }
