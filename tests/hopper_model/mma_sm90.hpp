@@ -53,7 +53,10 @@ inline void check_alignment(const void* to, const void* from, std::uint32_t byte
   }
 }
 
-inline void copy_bulk(void* to, const void* from, std::uint32_t bytes, barrier* b) {
+using cache_policy = std::uint64_t;
+inline cache_policy evict_normal() { return 0; }
+inline cache_policy evict_first() { return 1; }
+inline void copy_bulk(void* to, const void* from, std::uint32_t bytes, barrier* b, cache_policy) {
   check_alignment(to, from, bytes, 16);
   hopper_model::copy(to, from, bytes, b);
 }

@@ -100,7 +100,7 @@ class loader {
   /// What a warp loads of a block's work.
   template <bool LoadsK, bool LoadsQuery>
   KINDEX_DEVICE void load_pieces(const block_work& work) {
-    stream_type stream(args_, warp_);
+    stream_type stream(args_, warp_, policy_for_k(work.cost));
     pairs_left_ = static_cast<int>(work.cost) / units_per_step;
     bool none = true;
     for_each_piece(args_, work, sequence_start_cost,
@@ -123,6 +123,16 @@ class loader {
       // The guess is still there: no sequence is not the one that was guessed.
       if (none) load_query({-1, 0, 0, 0, 0, true});
     }
+  }
+
+  /// K is read once. Dropped first, it leaves L2 to the logits, which wait there until what the
+  /// engine reads next drives them out together: written between reads of K they would cost memory
+  /// more time. Not where they would fill L2, and have to go before new ones come.
+  KINDEX_DEVICE cache_policy policy_for_k(std::uint32_t units_of_block) const {
+    const std::int64_t logits_bytes = std::int64_t{units_of_block} * gridDim.x * args_.next_n *
+                                      (unit_tokens * static_cast<int>(sizeof(float)));
+    const bool fit = logits_bytes <= max_kept_logits_bytes && !args_.fill_neg_infinity;
+    return fit ? evict_first() : evict_normal();
   }
 
   /// Asks for q before anything is known.
@@ -206,7 +216,7 @@ class loader {
       KINDEX_PLAIN_LOOP
       for (int head = 0; head < args_.num_heads; head += heads_at_once) {
         copy_bulk(query + head * head_dim, q + head * args_.q_head_stride,
-                  static_cast<std::uint32_t>(heads_at_once * head_dim), copied);
+                  static_cast<std::uint32_t>(heads_at_once * head_dim), copied, evict_normal());
       }
       q += args_.q_next_n_stride;
       query += args_.num_heads * head_dim;

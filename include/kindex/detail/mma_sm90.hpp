@@ -7,7 +7,7 @@
 // Operands without swizzle are sets of core matrices, 8 rows x 16 bytes, 128 bytes in a row. A
 // preshuffled tile of 16 tokens x D bytes is made of exactly these: for dims 16u..+15, tokens 0-7
 // and then tokens 8-15.
-// Source: PTX ISA, sections on wgmma, mbarrier, cp.async.bulk and elect.sync.
+// Source: PTX ISA, sections on wgmma, mbarrier, cp.async.bulk, createpolicy and elect.sync.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -101,12 +101,27 @@ KINDEX_DEVICE void set_max_registers() {
 
 // Copies to shared memory -------------------------------------------------------------------------
 
+/// When L2 drops what a copy reads.
+using cache_policy = std::uint64_t;
+
+KINDEX_DEVICE cache_policy evict_normal() {
+  cache_policy policy;
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+KINDEX_DEVICE cache_policy evict_first() {
+  cache_policy policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
 /// Multiples of 16 bytes, 16-byte aligned; completes on the barrier that expects the bytes.
-KINDEX_DEVICE void copy_bulk(void* to, const void* from, std::uint32_t bytes, barrier* b) {
+KINDEX_DEVICE void copy_bulk(void* to, const void* from, std::uint32_t bytes, barrier* b,
+                             cache_policy policy) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(shared_address(to)),
-      "l"(from), "r"(bytes), "r"(shared_address(b))
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+      "[%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(b)), "l"(policy)
       : "memory");
 }
 /// 4 bytes of one thread.

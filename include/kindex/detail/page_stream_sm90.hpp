@@ -59,7 +59,8 @@ class page_stream {
   /// they are not bulk copies, which count their bytes instead.
   static constexpr int num_arrivals = bulk ? 1 : 2 * num_warps * wave_size;
 
-  KINDEX_DEVICE page_stream(const args_type& args, int warp) : args_(args), warp_(warp) {}
+  KINDEX_DEVICE page_stream(const args_type& args, int warp, cache_policy policy)
+      : args_(args), warp_(warp), policy_(policy) {}
 
   /// Turns to tokens first_token, first_token + pair_tokens, … below end_token of a sequence.
   KINDEX_DEVICE void start(std::int64_t seq, int first_token, int end_token) {
@@ -136,11 +137,11 @@ class page_stream {
       copy_bulk(
           to_k + block * (layout::block_bytes + layout::gap_bytes), k + block * layout::block_bytes,
           layout::block_bytes + (last && layout::scales_follow ? layout::piece_scale_bytes : 0),
-          to.full);
+          to.full, policy_);
     }
     if constexpr (!layout::scales_follow) {
       copy_bulk(to.data + layout::scale_offset(piece * layout::piece_tokens),
-                page + scale_offset(token_in_page), layout::piece_scale_bytes, to.full);
+                page + scale_offset(token_in_page), layout::piece_scale_bytes, to.full, policy_);
     }
   }
 
@@ -195,6 +196,7 @@ class page_stream {
 
   const args_type& args_;
   const int warp_;
+  const cache_policy policy_;  // of bulk copies
   int end_token_ = 0;
   page_ids<page_id_loads<page_size>> ids_;
 };

@@ -44,6 +44,9 @@ inline constexpr int max_held_pairs = 16;
 /// Every computer holds one of each row of a pair.
 inline constexpr int held_stride = num_computers * warpgroup_size;
 
+/// Logits of a launch that L2, of 50 MB and more, keeps beside whatever else it is used for.
+inline constexpr std::int64_t max_kept_logits_bytes = 24 << 20;
+
 /// Registers of a thread by role; together those of the multiprocessor. Loaders of pages of one
 /// token make the addresses of several pairs at once.
 inline constexpr int loader_registers = 104;
