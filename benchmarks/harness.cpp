@@ -82,7 +82,11 @@ counters usual_counters(const case_result& result) {
     numbers["launches"] = result.time->launches;
     numbers["graph"] = result.time->graph ? 1.0 : 0.0;
   }
+  if (result.rotated_outputs.has_value()) {
+    numbers["rotated_outputs_us"] = result.rotated_outputs->median;
+  }
   if (result.overlapped.has_value()) numbers["overlapped_us"] = result.overlapped->median;
+  if (result.among_reads.has_value()) numbers["among_reads_us"] = *result.among_reads;
   return numbers;
 }
 
@@ -161,10 +165,12 @@ case_result harness::measure(const std::string& name, bench_case& subject) const
   result.name = name;
   result.size = subject.size();
   const progress line((kindex_test::is_emulated() ? "emulating " : "measuring ") + name);
+  // The last one is set 0, whose output is checked: it may have the same buffer as all others.
+  const auto launch = [&](std::int64_t i, hipStream_t stream) {
+    return subject.launch((i + 1) % subject.num_sets(), stream);
+  };
   const auto time_with = [&](kindex_test::graph_edges edges) {
-    return time_launches(
-        [&](std::int64_t set, hipStream_t stream) { return subject.launch(set, stream); },
-        subject.num_sets(), result.size.bytes(), subject.where(), edges);
+    return time_launches(launch, subject.num_sets(), result.size.bytes(), subject.where(), edges);
   };
   const auto check_launches = [&](const char* which) {
     const check_result checked = subject.check_output();
@@ -185,10 +191,21 @@ case_result harness::measure(const std::string& name, bench_case& subject) const
     result.time = time_with(kindex_test::graph_edges::full);
   }
   check_launches("");
-  if (overlapped_ && result.checked.ok()) {
+  if (!variants_ || kindex_test::is_emulated() || !result.checked.ok()) return result;
+  if (subject.has_outputs()) {
+    subject.rotate_outputs(true);
+    subject.spoil_output();
+    result.rotated_outputs = time_with(kindex_test::graph_edges::full);
+    check_launches("outputs rotated: ");
+    subject.rotate_outputs(false);
+  }
+  if (kindex_test::has_programmatic_edges()) {
     subject.spoil_output();
     result.overlapped = time_with(kindex_test::graph_edges::programmatic);
     check_launches("overlapped: ");
+  }
+  if (subject.where() == inputs::in_memory) {
+    result.among_reads = time_among_reads(launch, subject.num_sets());
   }
   return result;
 }

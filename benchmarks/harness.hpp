@@ -27,7 +27,9 @@ struct case_result {
   case_size size;
   check_result checked;
   std::optional<timing> time;             ///< on a GPU
-  std::optional<timing> overlapped;       ///< with programmatic edges; see measure_overlapped
+  std::optional<timing> rotated_outputs;  ///< see measure_variants, also for the next two
+  std::optional<timing> overlapped;
+  std::optional<double> among_reads;      ///< microseconds
   std::optional<emulator_counts> counts;  ///< on the emulator
   std::string error;                      ///< empty if it ran
 
@@ -52,9 +54,10 @@ class harness {
     extra_ = std::move(make);
   }
 
-  /// Measures every case once more with programmatic edges, where a launch begins while the one
-  /// before it ends; if the device has such edges.
-  void measure_overlapped() { overlapped_ = kindex_test::has_programmatic_edges(); }
+  /// On a GPU, measures every case also with outputs that rotate as inputs do, if it has any; with
+  /// programmatic edges, where a launch begins while the one before it ends, if the device has
+  /// them; and among reads of other memory (timing.hpp).
+  void measure_variants() { variants_ = true; }
 
   /// Runs what the filter selects. Returns the program's exit code: 0 if all of it was right.
   int run();
@@ -72,7 +75,7 @@ class harness {
 
   std::FILE* text_ = stdout;
   bool own_display_ = true;
-  bool overlapped_ = false;
+  bool variants_ = false;
   std::function<counters(const case_result&)> extra_;
   std::vector<case_result> results_;
 };

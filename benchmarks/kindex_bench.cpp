@@ -301,7 +301,7 @@ void print_measured(const harness& cases) {
                text_of("%.0f %%", 100 * rate / ceilings().copy)});
   }
   std::fprintf(out,
-               "\n%s. Medians of %s, inputs rotated beyond the caches.\n"
+               "\n%s. Medians of %s, inputs rotated beyond the caches, outputs in one buffer.\n"
                "Ceilings in this run: read %.0f GB/s, copy %.0f GB/s, write %.0f GB/s.\n\n",
                device_name().c_str(), captured ? "graph replays" : "launches without a graph",
                ceilings().read, ceilings().copy, ceilings().write);

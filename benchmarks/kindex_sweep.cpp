@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -190,15 +191,15 @@ double copy_time(const case_result& result) {
 
 void print(const harness& cases, const std::vector<sweep_row>& rows_of_sweep) {
   std::FILE* const out = cases.text();
-  std::fprintf(
-      out,
-      "\n%s. Medians of graph replays, page ids shuffled, inputs rotated over at least\n"
-      "%lld MiB. Ceilings in this run: read %.0f GB/s, copy %.0f GB/s, write %.0f GB/s.\n\n",
-      device_name().c_str(), static_cast<long long>(rotation_bytes() >> 20), ceilings().read,
-      ceilings().copy, ceilings().write);
+  std::fprintf(out,
+               "\n%s. Medians of graph replays, page ids shuffled, inputs rotated over at least\n"
+               "%lld MiB, outputs in one buffer. Ceilings in this run: read %.0f GB/s, copy %.0f "
+               "GB/s, write %.0f GB/s.\n\n",
+               device_name().c_str(), static_cast<long long>(rotation_bytes() >> 20),
+               ceilings().read, ceilings().copy, ceilings().write);
   text_table table;
-  table.add({"", "us", "overlapped", "GB/s", "of read", "of copy", "TFLOP/s", "memcpy us", "goal",
-             "goal us", "", "peer us"});
+  table.add({"", "us", "rotated", "among reads", "overlapped", "GB/s", "of read", "of copy",
+             "TFLOP/s", "memcpy us", "goal", "goal us", "", "peer us"});
   for (const sweep_row& row : rows_of_sweep) {
     const case_result* const result = cases.find(row.name);
     if (result == nullptr) continue;
@@ -206,9 +207,13 @@ void print(const harness& cases, const std::vector<sweep_row>& rows_of_sweep) {
     const double rate = result->gigabytes_per_second();
     const double limit = limit_of(cases, row, *result);
     const double copy = copy_time(*result);
-    table.add({row.name, text_of("%.2f", time),
-               result->overlapped.has_value() ? text_of("%.2f", result->overlapped->median) : "",
-               text_of("%.0f", rate), text_of("%.0f %%", 100 * rate / ceilings().read),
+    const auto median = [](const std::optional<timing>& of) {
+      return of.has_value() ? text_of("%.2f", of->median) : "";
+    };
+    table.add({row.name, text_of("%.2f", time), median(result->rotated_outputs),
+               result->among_reads.has_value() ? text_of("%.2f", *result->among_reads) : "",
+               median(result->overlapped), text_of("%.0f", rate),
+               text_of("%.0f %%", 100 * rate / ceilings().read),
                text_of("%.0f %%", 100 * rate / ceilings().copy),
                result->size.flops > 0 ? text_of("%.0f", result->size.flops / time * 1e-6) : "",
                copy > 0 ? text_of("%.2f", copy) : "", row.aim.text,
@@ -220,8 +225,11 @@ void print(const harness& cases, const std::vector<sweep_row>& rows_of_sweep) {
   std::fprintf(out,
                "\nBytes: logits 132 a token, q, weights, 4 a logit; store 388 a token; gather 264 "
                "a token. memcpy: as many bytes by the runtime's own copy.\n"
+               "rotated: outputs rotated as inputs are. among reads: what a launch adds to a graph "
+               "in which %lld MiB of other memory are read before each.\n"
                "overlapped: the same launches in a graph with programmatic edges, where a launch "
-               "begins while the one before it ends.\n");
+               "begins while the one before it ends.\n",
+               static_cast<long long>(reads_between_launches() >> 20));
   const case_result* const paged = cases.find("logits/8k1k_cc64");
   const case_result* const page1 = cases.find("logits/8k1k_cc64_plain1");
   if (paged != nullptr && page1 != nullptr) {
@@ -240,7 +248,7 @@ int run(int argc, char** argv) {
   harness cases(argc, argv);
   const std::vector<sweep_row> rows_of_sweep = all_rows();
   for (const sweep_row& row : rows_of_sweep) cases.add(row.name, row.make);
-  cases.measure_overlapped();
+  cases.measure_variants();
   cases.extra_counters([&](const case_result& result) {
     counters numbers;
     for (const sweep_row& row : rows_of_sweep) {

@@ -131,6 +131,32 @@ timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>&
   return result;
 }
 
+std::int64_t reads_between_launches() { return std::int64_t{512} << 20; }
+
+double time_among_reads(const std::function<hipError_t(std::int64_t, hipStream_t)>& launch,
+                        std::int64_t num_sets) {
+  // The reads make few sets as good as many.
+  const std::int64_t sets = std::min<std::int64_t>(num_sets, 8);
+  const auto bytes = static_cast<std::size_t>(reads_between_launches());
+  const std::size_t parts = scratch::get().bytes() / bytes;
+  const stream_shape shape = {num_compute_units() * 4, 8, false};
+  std::size_t next_part = 0;
+  const auto read = [&](hipStream_t stream) {
+    std::uint8_t* const from = scratch::get().data() + next_part++ % parts * bytes;
+    return read_stream(from, bytes, shape, stream);
+  };
+  const auto time = [&](bool launches) {
+    const timing all = time_launches(
+        [&](std::int64_t set, hipStream_t stream) {
+          const hipError_t status = read(stream);
+          return status == hipSuccess && launches ? launch(set, stream) : status;
+        },
+        sets, reads_between_launches());
+    return all.median;
+  };
+  return time(true) - time(false);
+}
+
 double copy_microseconds(std::int64_t bytes) {
   static std::map<std::int64_t, double> known;
   const auto found = known.find(bytes);

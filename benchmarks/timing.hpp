@@ -38,6 +38,14 @@ timing time_launches(const std::function<hipError_t(std::int64_t, hipStream_t)>&
                      kindex_test::graph_edges edges = kindex_test::graph_edges::full,
                      int replays = 15);
 
+/// Microseconds that a launch adds to a graph in which as much of other memory is read before each
+/// as an engine reads weights between the launches of two layers; outputs that wait in the caches
+/// are written meanwhile, and that counts.
+double time_among_reads(const std::function<hipError_t(std::int64_t, hipStream_t)>& launch,
+                        std::int64_t num_sets);
+/// Bytes of such a read.
+std::int64_t reads_between_launches();
+
 /// Microseconds that the runtime's own copy takes to read bytes / 2 and write as many. 0 for copies
 /// that do not fit the last cache: on an H200 their time differs by half with where source and
 /// destination lie, and says nothing.

@@ -25,7 +25,7 @@ namespace kindex_bench {
 std::int64_t last_level_cache_bytes();
 
 /// Bytes that shall pass through the device's last-level cache before a set of inputs comes round
-/// again: 8 times its size. 0 where there is none.
+/// again: a multiple of its size. 0 where there is none.
 std::int64_t rotation_bytes();
 
 /// Sets of inputs for an operation that touches this many bytes of each.
@@ -111,16 +111,30 @@ class bench_case {
  public:
   virtual ~bench_case() = default;
   virtual std::int64_t num_sets() const = 0;
+  /// Writes the outputs of set 0 where check_output looks, whatever rotate_outputs says.
   virtual hipError_t launch(std::int64_t set, hipStream_t stream) const = 0;
   virtual case_size size() const = 0;
   /// Where its launches are to find their inputs.
   virtual inputs where() const { return inputs::in_memory; }
+  /// True if it writes something beside the cache.
+  virtual bool has_outputs() const { return false; }
+  /// Whether every set has an output of its own, or all have one buffer, as an engine's allocator
+  /// gives every layer the same.
+  void rotate_outputs(bool rotate) { rotate_outputs_ = rotate; }
   /// The cache of set 0.
   virtual const filled_cache& cache() const = 0;
   /// Overwrites what a launch of set 0 is to write.
   virtual void spoil_output() = 0;
   /// Compares a sample of the output of set 0.
   virtual check_result check_output() const = 0;
+
+ protected:
+  std::size_t output_of(std::int64_t set) const {
+    return rotate_outputs_ ? static_cast<std::size_t>(set) : 0;
+  }
+
+ private:
+  bool rotate_outputs_ = false;
 };
 
 /// Which tokens a store writes.

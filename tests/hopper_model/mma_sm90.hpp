@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -56,7 +57,11 @@ inline void check_alignment(const void* to, const void* from, std::uint32_t byte
 using cache_policy = std::uint64_t;
 inline cache_policy evict_normal() { return 0; }
 inline cache_policy evict_first() { return 1; }
-inline void copy_bulk(void* to, const void* from, std::uint32_t bytes, barrier* b, cache_policy) {
+/// By policy.
+inline std::array<std::atomic<std::int64_t>, 2> bytes_copied;
+inline void copy_bulk(void* to, const void* from, std::uint32_t bytes, barrier* b,
+                      cache_policy policy) {
+  bytes_copied[policy] += bytes;
   check_alignment(to, from, bytes, 16);
   hopper_model::copy(to, from, bytes, b);
 }

@@ -207,6 +207,24 @@ TEST_CASE("Hopper model: long pieces from within a page", "[hopper_model]") {
   }
 }
 
+TEST_CASE("Hopper model: K is dropped from L2 first where the logits fit it", "[hopper_model]") {
+  using kindex::detail::sm90::bytes_copied;
+  using kindex::detail::sm90::l2_keeps_logits;
+  num_multiprocessors = 2;
+  for (seed = 2; seed <= 3; ++seed) {
+    for (auto& bytes : bytes_copied) bytes = 0;
+    // A few of the 20 pages may not be there.
+    expect_reference<64, preshuffled, 128, 64>({1, 64, {640, 640}});
+    const bool fills = seed % 2 != 0;
+    CHECK((bytes_copied[0] > 10 * 64 * 132) == fills);
+    CHECK((bytes_copied[1] > 10 * 64 * 132) == !fills);
+  }
+  CHECK(l2_keeps_logits(24 * 4096, 1));
+  CHECK_FALSE(l2_keeps_logits(24 * 4096 + 1, 1));
+  CHECK(l2_keeps_logits(24 * 64, 64));
+  CHECK_FALSE(l2_keeps_logits(0xFFFFFFFF, 64));
+}
+
 }  // namespace
 
 // What the kernel itself calls its shared memory; the bodies above are given theirs.

@@ -1049,7 +1049,7 @@ wait(&ring_.query_empty[query_position_.stage], query_position_.parity ^ 1);
 END
 
 hopper 'Hopper: q of the sequence that was guessed' detail/loader_sm90.hpp '*every way*' << 'END'
-const bool right = piece.seq == probable_seq_;
+const bool right = guessed && piece.seq == probable_seq_;
 ====
 const bool right = guessed;
 END

@@ -129,10 +129,9 @@ class loader {
   /// engine reads next drives them out together: written between reads of K they would cost memory
   /// more time. Not where they would fill L2, and have to go before new ones come.
   KINDEX_DEVICE cache_policy policy_for_k(std::uint32_t units_of_block) const {
-    const std::int64_t logits_bytes = std::int64_t{units_of_block} * gridDim.x * args_.next_n *
-                                      (unit_tokens * static_cast<int>(sizeof(float)));
-    const bool fit = logits_bytes <= max_kept_logits_bytes && !args_.fill_neg_infinity;
-    return fit ? evict_first() : evict_normal();
+    const std::int64_t units = std::int64_t{units_of_block} * gridDim.x;
+    return l2_keeps_logits(units, args_.next_n) && !args_.fill_neg_infinity ? evict_first()
+                                                                            : evict_normal();
   }
 
   /// Asks for q before anything is known.
@@ -146,7 +145,7 @@ class loader {
   /// q of a piece, the weights, what the rows see.
   KINDEX_DEVICE void load_query(const query_piece& piece) {
     const bool guessed = probable_seq_ >= 0;
-    const bool right = piece.seq == probable_seq_;
+    const bool right = guessed && piece.seq == probable_seq_;
     probable_seq_ = -1;
     // A wrong guess is a piece of no tokens.
     if (guessed && !right) hand_over({-1, 0, 0, 0, 0, false});

@@ -40,12 +40,16 @@ inline constexpr int max_query_slots = 2;
 
 /// Pairs of a warpgroup whose logits wait in shared memory to be written together. Memory that
 /// turns from reading to writing and back loses far more than the bytes take.
-inline constexpr int max_held_pairs = 16;
+inline constexpr int max_held_pairs = 8;
 /// Every computer holds one of each row of a pair.
 inline constexpr int held_stride = num_computers * warpgroup_size;
 
-/// Logits of a launch that L2, of 50 MB and more, keeps beside whatever else it is used for.
-inline constexpr std::int64_t max_kept_logits_bytes = 24 << 20;
+/// Whether L2, of 50 MB and more, has room for the logits of so many units beside what it is used
+/// for meanwhile. That more than 24 MiB of them do not is a measurement (docs/h200.md).
+KINDEX_HOST_DEVICE constexpr bool l2_keeps_logits(std::int64_t units, int next_n) {
+  constexpr int row_bytes = unit_tokens * static_cast<int>(sizeof(float));
+  return units * next_n * row_bytes <= 24 << 20;
+}
 
 /// Registers of a thread by role; together those of the multiprocessor. Loaders of pages of one
 /// token make the addresses of several pairs at once.
