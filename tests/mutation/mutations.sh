@@ -1054,6 +1054,13 @@ const bool right = guessed && piece.seq == probable_seq_;
 const bool right = guessed;
 END
 
+hopper 'Hopper: K is dropped first though the launch fills' detail/loader_sm90.hpp \
+  '*dropped from L2*' << 'END'
+ && !args_.fill_neg_infinity
+====
+
+END
+
 hopper 'Hopper: the right q under the wrong one' detail/loader_sm90.hpp '*every way*' << 'END'
 if (guessed && !right) hand_over({-1, 0, 0, 0, 0, false});
 ====
