@@ -222,8 +222,8 @@ def draw(run, table):
     caption = (
         f"{run.device}, kindex {run.version}, {run.date}. Ceilings measured in the same run: "
         f"read {read} GB/s, copy {copy} GB/s, write {write} GB/s.",
-        "Overlapped: each launch of the graph begins while the one before it ends. Goals and peers "
-        "are for one H200, without.",
+        "Inputs rotate, outputs go to one buffer. Overlapped: each launch of the graph begins while "
+        "the one before it ends. Goals and peers are for one H200, without.",
         "A small launch takes its latency, whatever the memory gives: there the times tell more "
         "than the shares.")
     for i, line in enumerate(caption):
