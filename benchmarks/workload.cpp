@@ -560,9 +560,7 @@ class logits_case : public bench_case {
   bool has_outputs() const override { return true; }
 
   hipError_t launch(std::int64_t set, hipStream_t stream) const override {
-    kindex::paged_mqa_logits_params to = params(static_cast<std::size_t>(set));
-    to.logits = reinterpret_cast<float*>(inputs_[output_of(set)].logits.get());
-    return paged_mqa_logits(to, stream);
+    return paged_mqa_logits(params(set), stream);
   }
 
   case_size size() const override {
@@ -649,22 +647,23 @@ class logits_case : public bench_case {
     return weights;
   }
 
-  kindex::paged_mqa_logits_params params(std::size_t set) const {
-    const filled_cache& cache = pool_->caches[set];
+  kindex::paged_mqa_logits_params params(std::int64_t set) const {
+    const filled_cache& cache = pool_->caches[static_cast<std::size_t>(set)];
+    const input& in = inputs_[static_cast<std::size_t>(set)];
     kindex::paged_mqa_logits_params params;
     params.cache = cache.view();
-    params.q = inputs_[set].q.get();
+    params.q = in.q.get();
     params.q_format = params.cache.format;
     params.q_head_stride = head_dim;
     params.q_next_n_stride = shape_.num_heads * head_dim;
     params.q_batch_stride = shape_.next_n * params.q_next_n_stride;
-    params.weights = inputs_[set].weights.get();
+    params.weights = in.weights.get();
     params.weights_row_stride = shape_.num_heads;
     params.context_lens = pool_->device_lens.get();
     params.block_table = cache.device_table();
     params.block_table_stride = cache.table().stride;
     params.block_table_width = cache.table().width;
-    params.logits = reinterpret_cast<float*>(inputs_[set].logits.get());
+    params.logits = reinterpret_cast<float*>(inputs_[output_of(set)].logits.get());
     params.logits_row_stride = row_stride_;
     params.logits_width = shape_.width;
     params.num_seqs = num_seqs_;

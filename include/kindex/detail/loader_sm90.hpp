@@ -120,7 +120,6 @@ class loader {
                      }
                    });
     if constexpr (LoadsQuery) {
-      // The guess is still there: no sequence is not the one that was guessed.
       if (none) load_query({-1, 0, 0, 0, 0, true});
     }
   }
