@@ -1178,10 +1178,23 @@ token % piece_tokens * token_bytes
 token * token_bytes
 END
 
-hopper 'Hopper: plain rows without the gap between blocks' detail/stage_sm90.hpp '*every way*' << 'END'
-in_piece / block_rows * gap_bytes
+hopper 'Hopper: words of q as in memory under plain K' detail/block_memory_sm90.hpp '*every way*' << 'END'
+!layout::preshuffled>;
 ====
-0
+false>;
+END
+
+hopper 'Hopper: words of q in a square that is not transposed' detail/query_layout_sm90.hpp \
+  '*every way*' << 'END'
+place_of(unit - lane + i) * unit_bytes;
+====
+place_of(unit) * unit_bytes;
+END
+
+hopper 'Hopper: halves of plain rows change places' detail/computer_sm90.hpp '*every way*' << 'END'
+swapped ? unit[i ^ (units > 1)] : unit[i];
+====
+unit[i];
 END
 
 hopper 'Hopper: the second half of K instead of the first' detail/computer_sm90.hpp '*every way*' << 'END'
