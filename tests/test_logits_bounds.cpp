@@ -55,7 +55,7 @@ TEST_CASE("logits: widths that divide nothing", "[logits_bounds][class_C]") {
 
 TEST_CASE("logits: arrays end with their last element at every batch size",
           "[logits_bounds][class_C][class_D][class_N]") {
-  for (const int num_seqs : {1, 2, 3, 31, 65, 257, 1025}) {
+  for (const int num_seqs : {1, 2, 3, 31, 65, 257, 1025, 4161}) {
     for (const int next_n : {1, 3}) {
       test_case test;
       for (int b = 0; b < num_seqs; ++b) test.lens.push_back(b * 29 % 71);

@@ -200,6 +200,16 @@ TEST_CASE("Hopper model: blocks that end with the beginning of a sequence, or ha
   }
 }
 
+TEST_CASE("Hopper model: batches whose lengths are counted in several steps", "[hopper_model]") {
+  num_multiprocessors = 7;
+  for (const int num_seqs : {40, 65, 2100}) {
+    std::vector<std::int32_t> lens(static_cast<std::size_t>(num_seqs));
+    for (std::size_t i = 0; i < lens.size(); i += i < 60 ? 1 : 61) lens[i] = i % 3 == 0 ? 70 : 9;
+    lens.back() = 130;
+    for (seed = 1; seed <= 2; ++seed) expect_reference<16, preshuffled, 64, 8>({1, 8, lens});
+  }
+}
+
 TEST_CASE("Hopper model: long pieces from within a page", "[hopper_model]") {
   num_multiprocessors = 2;
   for (seed = 6; seed <= 9; ++seed) {

@@ -449,9 +449,9 @@ END
 
 device 'logits: stride of the lengths ignored by the division' detail/logits_work.hpp \
   "$registers" 'logits: strides and alignments*' << 'END'
-(first < run_end ? first : 0) * args.context_lens_batch_stride
+args.context_lens + existing * args.context_lens_batch_stride;
 ====
-(first < run_end ? first : 0)
+args.context_lens + existing;
 END
 
 device 'logits: what is left over belongs to no block' detail/logits_work.hpp "$registers" \
@@ -470,16 +470,34 @@ END
 
 device 'logits: a block ends one unit too soon' detail/logits_work.hpp "$registers" \
   'logits: widths*' << 'END'
-uniform(shuffle(offset, lane)), cost};
+work.cost = counted_all ? cost : work.cost;
 ====
-uniform(shuffle(offset, lane)), cost - 1};
+work.cost = counted_all && cost != 0 ? cost - 1 : work.cost;
 END
 
 device 'logits: a block begins one unit too late' detail/logits_work.hpp "$registers" \
   'logits: widths*' << 'END'
-uniform(shuffle(offset, lane)), cost};
+work.offset = uniform(shuffle(offset, lane));
+      return work;
 ====
-uniform(shuffle(offset, lane)) + start_cost + 1, cost};
+work.offset = uniform(shuffle(offset, lane)) + start_cost + 1;
+      return work;
+END
+
+device 'logits: where a piece begins in a run is forgotten' detail/logits_work.hpp "$registers_p16" \
+  'logits: arrays end*' << 'END'
+work.offset = uniform(shuffle(offset, lane));
+  }
+====
+work.offset = 0;
+  }
+END
+
+device 'logits: a run that is counted once more begins too soon' detail/logits_work.hpp \
+  "$registers_p16" 'logits: arrays end*' << 'END'
+first = uniform(shuffle(run_first, lane));
+====
+first = uniform(shuffle(run_first, lane)) - 1;
 END
 
 device 'logits: the cost of a start is forgotten between pieces' detail/logits_work.hpp \
@@ -505,9 +523,9 @@ END
 
 device 'logits: lengths are read past the batch' detail/logits_work.hpp \
   "$registers_p16 $shared_p16" 'logits: arrays end*' << 'END'
-run_first + per_lane < args.num_seqs ? run_first + per_lane : args.num_seqs
+run_first + per_lane < end ? run_first + per_lane : end;
 ====
-run_first + per_lane
+run_first + per_lane;
 END
 
 device 'logits: the fill goes one column beyond the width' detail/logits_work.hpp "$registers" \
@@ -1117,6 +1135,13 @@ work.cost <= static_cast<std::uint32_t>(start_cost);
 work.cost == 0;
 END
 
+hopper 'Hopper: of two sequences of a lane the first where the second begins' detail/logits_work.hpp \
+  '*several steps*' << 'END'
+if (offset < cost_of(i - 1)) break;
+====
+break;
+END
+
 hopper 'Hopper: a block without work does not end' detail/loader_sm90.hpp '*blocks that*' << 'END'
 if (none) load_query({-1, 0, 0, 0, 0, true});
 ====
@@ -1166,10 +1191,16 @@ hopper 'Hopper: a stage of pages of one token is full too soon' detail/page_stre
 num_warps * wave_size;
 END
 
-hopper 'Hopper: one bit for two small pages' detail/page_stream_sm90.hpp '*every way*' << 'END'
-((both & 2) != 0 ?
+hopper 'Hopper: one bit for two small pages' detail/stage_sm90.hpp '*every way*' << 'END'
+page_size == 1 ? 1 : piece_tokens;
 ====
-((both & 1) != 0 ?
+page_size == 1 ? 1 : 2 * piece_tokens;
+END
+
+hopper 'Hopper: pages of all warps in the first word' detail/stage_sm90.hpp '*every way*' << 'END'
+valid[num_valid_words == 1 ? 0 : bit / 32]
+====
+valid[0]
 END
 
 hopper 'Hopper: scales of small pages a page late' detail/stage_sm90.hpp '*every way*' << 'END'

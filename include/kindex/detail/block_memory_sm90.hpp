@@ -89,8 +89,7 @@ class block_memory {
     query_piece pieces[max_query_slots];
     block_work work;
     std::uint32_t num_fill_pieces_taken;  // of those that are this block's to fill
-    /// One bit for each token of a stage, a word for each warp: its page is one.
-    std::uint32_t valid[max_stages][warps_per_group];
+    std::uint32_t valid[max_stages][layout::num_valid_words];
   };
 
   ring_state& ring;

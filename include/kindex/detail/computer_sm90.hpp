@@ -120,8 +120,7 @@ class computer {
     const auto scales_of = [&](int token) {
       return reinterpret_cast<const float*>(stage + layout::scale_offset(token));
     };
-    const bool valid =
-        (ring_.valid[position_.stage][own / warp_tokens] >> own % warp_tokens & 1) != 0;
+    const bool valid = layout::is_valid(ring_.valid[position_.stage], own);
     float own_scale = 1.0f;
     float group_scale[4][num_scales] = {};  // of the four tokens that this lane multiplies
     if constexpr (num_scales == 1) {

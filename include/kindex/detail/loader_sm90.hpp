@@ -100,7 +100,7 @@ class loader {
   /// What a warp loads of a block's work.
   template <bool LoadsK, bool LoadsQuery>
   KINDEX_DEVICE void load_pieces(const block_work& work) {
-    stream_type stream(args_, warp_, policy_for_k(work.cost));
+    stream_type stream(args_, warp_);
     pairs_left_ = static_cast<int>(work.cost) / units_per_step;
     bool none = true;
     for_each_piece(args_, work, sequence_start_cost,
@@ -116,7 +116,8 @@ class loader {
                                      fits ? rest : plan_.rows_at_once, last && fits});
                        }
                        if constexpr (LoadsK)
-                         load_pairs(stream, seq, first * unit_tokens, end_token);
+                         load_pairs(stream, static_cast<std::uint32_t>(seq), first * unit_tokens,
+                                    end_token, work.cost);
                      }
                    });
     if constexpr (LoadsQuery) {
@@ -128,9 +129,9 @@ class loader {
   /// engine reads next drives them out together: written between reads of K they would cost memory
   /// more time. Not where they would fill L2, and have to go before new ones come.
   KINDEX_DEVICE cache_policy policy_for_k(std::uint32_t units_of_block) const {
-    const std::int64_t units = std::int64_t{units_of_block} * gridDim.x;
-    return l2_keeps_logits(units, args_.next_n) && !args_.fill_neg_infinity ? evict_first()
-                                                                            : evict_normal();
+    return l2_keeps_logits(units_of_block * gridDim.x, args_.next_n) && !args_.fill_neg_infinity
+               ? evict_first()
+               : evict_normal();
   }
 
   /// Asks for q before anything is known.
@@ -262,9 +263,11 @@ class loader {
     }
   }
 
-  KINDEX_DEVICE void load_pairs(stream_type& stream, std::int64_t seq, int first_token,
-                                int end_token) {
+  KINDEX_DEVICE void load_pairs(stream_type& stream, std::uint32_t seq, int first_token,
+                                int end_token, std::uint32_t units_of_block) {
     stream.start(seq, first_token, end_token);
+    // After page ids have been asked for, which need not wait for it.
+    const cache_policy policy = policy_for_k(units_of_block);
     // Bulk copies are few; of the others' addresses the compiler makes more at once.
 #pragma unroll(stream_type::bulk ? 1 : 4)
     for (int token = first_token; token < end_token; token += pair_tokens) {
@@ -272,13 +275,14 @@ class loader {
       const int stage = position_.stage;
       wait(&ring_.empty[stage], position_.parity ^ 1);
       if constexpr (stream_type::bulk) {
+        if (token == first_token) stream.prefetch_next(seq);
         // The rest fits into the ring.
         if (--pairs_left_ < plan_.num_stages - 1) {
           const ring_position landed = position_.earlier(plan_.num_stages, max_last_stages);
           wait(&ring_.full[landed.stage], landed.parity);
         }
       }
-      stream.load(token, {memory_.stage(stage), ring_.valid[stage], &ring_.full[stage]});
+      stream.load(token, {memory_.stage(stage), ring_.valid[stage], &ring_.full[stage]}, policy);
       position_.advance(plan_.num_stages);
     }
   }

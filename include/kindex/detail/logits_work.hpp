@@ -66,6 +66,8 @@ struct logits_args {
   std::int64_t page_stride_bytes;
   std::uint32_t num_pages;
   std::int32_t num_heads;
+  bool fill_neg_infinity;
+  bool lens_per_row;
   page_splitter<PageSize> pages;
   shared_plan shared;
   const char* q;
@@ -77,8 +79,6 @@ struct logits_args {
   float* logits;
   std::int64_t logits_row_stride;
   std::int64_t logits_width;
-  bool lens_per_row;
-  bool fill_neg_infinity;
 };
 
 #if KINDEX_DEVICE_COMPILER
@@ -116,8 +116,10 @@ KINDEX_DEVICE std::uint32_t units_of(int tokens) {
 
 /// Where the tokens of a sequence's units before end_unit end.
 KINDEX_DEVICE int end_of_tokens(int num_tokens, int end_unit) {
-  const std::int64_t end_token = std::int64_t{end_unit} * unit_tokens;
-  return num_tokens < end_token ? num_tokens : static_cast<int>(end_token);
+  // Below 2^31 tokens their last unit ends at 2^31 or before.
+  const std::uint32_t end_token = static_cast<std::uint32_t>(end_unit) * unit_tokens;
+  const auto all = static_cast<std::uint32_t>(num_tokens);
+  return static_cast<int>(all < end_token ? all : end_token);
 }
 
 /// What a sequence weighs in the division: its units, and what it costs to begin one (to fetch q).
@@ -137,78 +139,85 @@ struct block_work {
 };
 
 /// Every wave of the block finds the same piece by itself; all its lanes take part. Sums fit 32
-/// bits: `validate` sees to it.
+/// bits: `validate` sees to it. A launch waits for every step that follows another one here.
 template <class Args>
 KINDEX_DEVICE block_work divide_work(const Args& args, int start_cost) {
-  // A lane counts a run of neighbouring sequences, so that one scan serves any batch; a few at a
-  // time, so that their lengths are on their way together.
-  constexpr int at_once = 64 / wave_size;
-  const int per_lane = (args.num_seqs + wave_size - 1) / wave_size;
-  const int run_first = lane_id() * per_lane;
-  const int run_end = run_first + per_lane < args.num_seqs ? run_first + per_lane : args.num_seqs;
-  int tokens[at_once];
-  const auto load = [&](int first) {
-    // Lanes without a sequence: the stride of one sequence may be anything.
-    const std::int32_t* lens =
-        args.context_lens + (first < run_end ? first : 0) * args.context_lens_batch_stride;
-#pragma unroll
-    for (int& longest : tokens) longest = 0;
+  // A lane counts a run of neighbouring sequences, a few at a time, so that their lengths are on
+  // their way together. Where runs are longer than that, all lanes then count the run in which the
+  // piece begins, and so on.
+  constexpr unsigned at_once = 64 / wave_size;
+  block_work work = {0, 0, 0, 0};
+  auto first = 0u;
+  auto end = static_cast<unsigned>(args.num_seqs);
+  for (;;) {
+    const unsigned per_lane = (end - first + wave_size - 1) / wave_size;
+    const unsigned run_first = first + static_cast<unsigned>(lane_id()) * per_lane;
+    const unsigned run_end = run_first + per_lane < end ? run_first + per_lane : end;
+    int tokens[at_once] = {};
+    const auto cost_of = [&](unsigned i) { return sequence_cost(tokens[i], start_cost); };
+    std::uint32_t own = 0;
+    unsigned passed = 0;
     KINDEX_PLAIN_LOOP
-    for (int n = 0; n < args.lens_per_sequence; ++n, lens += args.context_lens_next_n_stride) {
-#pragma unroll
-      for (int i = 0; i < at_once; ++i) {
-        const int visible = first + i < run_end ? lens[i * args.context_lens_batch_stride] : 0;
-        tokens[i] = visible > tokens[i] ? visible : tokens[i];
-      }
-    }
-#pragma unroll
-    for (int& longest : tokens) {
-      longest = longest < args.max_visible ? longest : args.max_visible;
-    }
-  };
-  std::uint32_t own = 0;
-  int first = run_first;
-  do {
-    load(first);
-#pragma unroll
-    for (int i = 0; i < at_once; ++i) own += sequence_cost(tokens[i], start_cost);
-    first += at_once;
-  } while (first < run_end);
-  const std::uint32_t through = inclusive_prefix_sum(own);
-  const std::uint32_t total = uniform(shuffle(through, wave_size - 1));
-
-  // Every block takes the same, and the first ones one more until nothing is left.
-  const std::uint32_t each = args.num_blocks.divide(total);
-  const std::uint32_t left = total - each * gridDim.x;
-  const std::uint32_t begin = each * blockIdx.x + (blockIdx.x < left ? blockIdx.x : left);
-  const std::uint32_t cost = each + (blockIdx.x < left ? 1 : 0);
-  if (cost == 0) return {0, 0, 0, 0};
-  // The lane in whose run it begins walks there.
-  const bool here = begin < through && begin >= through - own;
-  int seq = run_first;
-  int num_tokens = 0;
-  std::uint32_t offset = begin - (through - own);
-  if (here) {
-    bool found = false;
-    first = run_first;
     do {
-      if (per_lane > at_once) load(first);
+      // Lanes without a sequence: the stride of one sequence may be anything.
+      const unsigned seq = run_first + passed;
+      const std::int64_t existing = seq < run_end ? seq : 0;
+      const std::int32_t* lens = args.context_lens + existing * args.context_lens_batch_stride;
 #pragma unroll
-      for (int i = 0; i < at_once; ++i) {
-        const std::uint32_t own_cost = sequence_cost(tokens[i], start_cost);
-        if (!found && offset < own_cost) {
-          found = true;
-          seq = first + i;
-          num_tokens = tokens[i];
+      for (int& longest : tokens) longest = 0;
+      int n = 0;
+      KINDEX_PLAIN_LOOP
+      do {
+#pragma unroll
+        for (unsigned i = 0; i < at_once; ++i) {
+          const int visible = seq + i < run_end ? lens[i * args.context_lens_batch_stride] : 0;
+          tokens[i] = visible > tokens[i] ? visible : tokens[i];
         }
-        if (!found) offset -= own_cost;
+        lens += args.context_lens_next_n_stride;
+      } while (++n < args.lens_per_sequence);
+#pragma unroll
+      for (unsigned i = 0; i < at_once; ++i) {
+        tokens[i] = tokens[i] < args.max_visible ? tokens[i] : args.max_visible;
+        own += cost_of(i);
       }
-      first += at_once;
-    } while (!found);
+      passed += at_once;
+    } while (passed < per_lane);
+    const std::uint32_t through = inclusive_prefix_sum(own);
+
+    // Every block takes the same of all sequences, and the first ones one more until nothing is
+    // left.
+    const std::uint32_t total = uniform(sum_of_wave(own, through));
+    const std::uint32_t each = args.num_blocks.divide(total);
+    const std::uint32_t left = total - each * gridDim.x;
+    const std::uint32_t begin = each * blockIdx.x + (blockIdx.x < left ? blockIdx.x : left);
+    const std::uint32_t cost = each + (blockIdx.x < left ? 1 : 0);
+    const bool counted_all = work.cost == 0;
+    work.offset = counted_all ? begin : work.offset;
+    work.cost = counted_all ? cost : work.cost;
+    if (work.cost == 0) return work;
+    // In whose run does it begin? In lanes before and after that one the offset has wrapped, or is
+    // too large.
+    std::uint32_t offset = work.offset - (through - own);
+    const int lane = __ffsll(static_cast<unsigned long long>(ballot(offset < own))) - 1;
+    if (per_lane <= at_once) {
+      unsigned seq = run_first;
+      int num_tokens = tokens[0];
+#pragma unroll
+      for (unsigned i = 1; i < at_once; ++i) {
+        if (offset < cost_of(i - 1)) break;
+        offset -= cost_of(i - 1);
+        ++seq;
+        num_tokens = tokens[i];
+      }
+      work.seq = uniform(shuffle(static_cast<int>(seq), lane));
+      work.num_tokens = uniform(shuffle(num_tokens, lane));
+      work.offset = uniform(shuffle(offset, lane));
+      return work;
+    }
+    first = uniform(shuffle(run_first, lane));
+    end = uniform(shuffle(run_end, lane));
+    work.offset = uniform(shuffle(offset, lane));
   }
-  const int lane = __ffsll(static_cast<unsigned long long>(ballot(here))) - 1;
-  return {uniform(shuffle(seq, lane)), uniform(shuffle(num_tokens, lane)),
-          uniform(shuffle(offset, lane)), cost};
 }
 
 /// Turns `work` to the beginning of the next sequence that has tokens; every wave finds it for

@@ -101,17 +101,17 @@ KINDEX_DEVICE void set_max_registers() {
 
 // Copies to shared memory -------------------------------------------------------------------------
 
-/// When L2 drops what a copy reads.
+/// When L2 drops what a copy reads. Volatile: a launch need not wait for it before it is used.
 using cache_policy = std::uint64_t;
 
 KINDEX_DEVICE cache_policy evict_normal() {
   cache_policy policy;
-  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
 KINDEX_DEVICE cache_policy evict_first() {
   cache_policy policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
 

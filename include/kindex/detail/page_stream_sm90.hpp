@@ -26,7 +26,7 @@ namespace detail::sm90 {
 /// One stage of the ring.
 struct stage_view {
   char* data;
-  std::uint32_t* valid;  ///< one bit for each token, a word for each warp: its page is one
+  std::uint32_t* valid;  ///< which tokens have a page (stage_layout)
   barrier* full;
 };
 
@@ -59,13 +59,13 @@ class page_stream {
   /// they are not bulk copies, which count their bytes instead.
   static constexpr int num_arrivals = bulk ? 1 : 2 * num_warps * wave_size;
 
-  KINDEX_DEVICE page_stream(const args_type& args, int warp, cache_policy policy)
-      : args_(args), warp_(warp), policy_(policy) {}
+  KINDEX_DEVICE page_stream(const args_type& args, int warp) : args_(args), warp_(warp) {}
 
   /// Turns to tokens first_token, first_token + pair_tokens, … below end_token of a sequence.
-  KINDEX_DEVICE void start(std::int64_t seq, int first_token, int end_token) {
+  KINDEX_DEVICE void start(std::uint32_t seq, int first_token, int end_token) {
     end_token_ = end_token;
-    const std::int32_t* const table_row = args_.block_table + seq * args_.block_table_stride;
+    const std::int32_t* const table_row =
+        args_.block_table + std::int64_t{seq} * args_.block_table_stride;
     const int num_entries = entry_of(end_token - 1) + 1;
     if constexpr (per_token_pages) {
       // A warp's own 32 tokens of every pair.
@@ -74,10 +74,13 @@ class page_stream {
       // Pages of 64 tokens: chunks begin where pairs do. Others may straddle two.
       ids_.start(table_row, num_entries, entry_of(first_token),
                  page_size == unit_tokens ? wave_size : wave_size - pair_tokens / tile_tokens);
-      // The next sequence's: a short one is done before its first page id would have come.
-      if (seq + 1 < args_.num_seqs && lane_id() == 0)
-        prefetch(table_row + args_.block_table_stride);
     }
+  }
+
+  /// A short sequence is done before the first page id of the next one would have come.
+  KINDEX_DEVICE void prefetch_next(std::uint32_t seq) const {
+    if (seq + 1 < static_cast<std::uint32_t>(args_.num_seqs) && lane_id() == 0)
+      prefetch(args_.block_table + std::int64_t{seq + 1} * args_.block_table_stride);
   }
 
   /// Makes the page ids of a pair available, before its stage is waited for.
@@ -90,9 +93,10 @@ class page_stream {
   }
 
   /// Begins to fill a stage with the prepared pair. Tokens without a page leave it as it is.
-  KINDEX_DEVICE void load(int token, const stage_view& to) const {
+  KINDEX_DEVICE void load(int token, const stage_view& to,
+                          [[maybe_unused]] cache_policy policy) const {
     if constexpr (bulk) {
-      load_in_bulk(token, to);
+      load_in_bulk(token, to, policy);
     } else {
       load_tokens(token, to);
       arrive_when_copied(to.full);
@@ -102,7 +106,7 @@ class page_stream {
 
  private:
   /// One lane begins all copies. What it needs is the same in all lanes.
-  KINDEX_DEVICE void load_in_bulk(int token, const stage_view& to) const {
+  KINDEX_DEVICE void load_in_bulk(int token, const stage_view& to, cache_policy policy) const {
     constexpr std::uint32_t bytes = layout::piece_k_bytes + layout::piece_scale_bytes;
     std::uint32_t id[layout::num_pieces];
     std::uint32_t wanted = 0;  // one bit for each piece
@@ -113,8 +117,7 @@ class page_stream {
       if (first < end_token_ && id[piece] < args_.num_pages) wanted |= 1u << piece;
     }
     if (!elected()) return;
-#pragma unroll
-    for (int warp = 0; warp < warps_per_group; ++warp) to.valid[warp] = tokens_of(wanted, warp);
+    *to.valid = wanted;
     arrive_expecting(to.full, static_cast<std::uint32_t>(__popc(wanted)) * bytes);
 #pragma unroll
     for (int piece = 0; piece < layout::num_pieces; ++piece) {
@@ -122,28 +125,18 @@ class page_stream {
       const int first = token + piece * layout::piece_tokens;
       copy_piece(page_address(id[piece]),
                  layout::one_piece_pages ? 0 : first - entry_of(first) * args_.pages.page_size(),
-                 piece, to);
+                 piece, to, policy);
     }
   }
 
   /// Where scales follow K they come with it.
   KINDEX_DEVICE void copy_piece(const char* page, int token_in_page, int piece,
-                                const stage_view& to) const {
+                                const stage_view& to, cache_policy policy) const {
     copy_bulk(to.data + piece * layout::piece_bytes, page + token_in_page * head_dim,
-              layout::piece_bytes, to.full, policy_);
+              layout::piece_bytes, to.full, policy);
     if constexpr (!layout::scales_follow) {
       copy_bulk(to.data + layout::scale_offset(piece * layout::piece_tokens),
-                page + scale_offset(token_in_page), layout::piece_scale_bytes, to.full, policy_);
-    }
-  }
-
-  /// The 32 tokens of a warp of computers, as bits, from one bit for each piece.
-  static KINDEX_DEVICE std::uint32_t tokens_of(std::uint32_t pieces, int warp) {
-    if constexpr (layout::piece_tokens >= warp_tokens) {
-      return (pieces >> (warp / (layout::piece_tokens / warp_tokens)) & 1) != 0 ? 0xFFFFFFFFu : 0u;
-    } else {
-      const std::uint32_t both = pieces >> (warp * 2);
-      return ((both & 1) != 0 ? 0x0000FFFFu : 0u) | ((both & 2) != 0 ? 0xFFFF0000u : 0u);
+                page + scale_offset(token_in_page), layout::piece_scale_bytes, to.full, policy);
     }
   }
 
@@ -188,7 +181,6 @@ class page_stream {
 
   const args_type& args_;
   const int warp_;
-  const cache_policy policy_;  // of bulk copies
   int end_token_ = 0;
   page_ids<page_id_loads<page_size>> ids_;
 };

@@ -46,9 +46,9 @@ inline constexpr int held_stride = num_computers * warpgroup_size;
 
 /// Whether L2, of 50 MB and more, has room for the logits of so many units beside what it is used
 /// for meanwhile. That more than 24 MiB of them do not is a measurement (docs/h200.md).
-KINDEX_HOST_DEVICE constexpr bool l2_keeps_logits(std::int64_t units, int next_n) {
-  constexpr int row_bytes = unit_tokens * static_cast<int>(sizeof(float));
-  return units * next_n * row_bytes <= 24 << 20;
+KINDEX_HOST_DEVICE constexpr bool l2_keeps_logits(std::uint32_t units, int next_n) {
+  constexpr std::uint32_t row_bytes = unit_tokens * sizeof(float);
+  return std::uint64_t{units} * static_cast<std::uint32_t>(next_n) <= (24u << 20) / row_bytes;
 }
 
 /// Registers of a thread by role; together those of the multiprocessor. Loaders of pages of one

@@ -13,6 +13,8 @@
 
 #include <hip/hip_runtime.h>
 
+#include <cstdint>
+
 #include "../cache_view.hpp"
 #include "../config.hpp"
 #include "logits_work.hpp"
@@ -49,6 +51,10 @@ struct stage_layout {
   static constexpr int piece_bytes = piece_k_bytes + (scales_follow ? piece_scale_bytes : 0);
   static constexpr int num_pieces = pair_tokens / piece_tokens;
   static constexpr int bytes = num_pieces * (piece_k_bytes + piece_scale_bytes);
+  /// Which tokens have a page that is one: a bit for each piece, or for each token where a page has
+  /// one.
+  static constexpr int tokens_of_valid_bit = page_size == 1 ? 1 : piece_tokens;
+  static constexpr int num_valid_words = page_size == 1 ? warps_per_group : 1;
   /// Preshuffled tiles at equal distances, and how far they are apart.
   static constexpr bool even_tiles = preshuffled && (!scales_follow || piece_tokens == tile_tokens);
   static constexpr int tile_bytes = scales_follow ? piece_bytes : tile_tokens * head_dim;
@@ -57,6 +63,10 @@ struct stage_layout {
   /// half of the pair.
   static KINDEX_HOST_DEVICE constexpr int token_of(int warp, int matrix, int half, int row) {
     return (warp * 2 + matrix) * tile_tokens + half * 8 + row;
+  }
+  static KINDEX_HOST_DEVICE constexpr bool is_valid(const std::uint32_t* valid, int token) {
+    const int bit = token / tokens_of_valid_bit;
+    return (valid[num_valid_words == 1 ? 0 : bit / 32] >> bit % 32 & 1) != 0;
   }
   /// Where 16 dims of a token are.
   static KINDEX_HOST_DEVICE constexpr int k_offset(int token, int unit) {

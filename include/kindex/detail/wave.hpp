@@ -153,6 +153,17 @@ KINDEX_DEVICE std::uint32_t inclusive_prefix_sum(std::uint32_t value) {
   return value;
 }
 
+/// Sum of the values of all lanes of the wave. They also say what inclusive_prefix_sum gave them,
+/// which Hopper need not wait for.
+KINDEX_DEVICE std::uint32_t sum_of_wave([[maybe_unused]] std::uint32_t value,
+                                        [[maybe_unused]] std::uint32_t prefix_sum) {
+#if KINDEX_PLATFORM_NVIDIA
+  return __reduce_add_sync(0xFFFFFFFFu, value);
+#else
+  return shuffle(prefix_sum, wave_size - 1);
+#endif
+}
+
 #endif  // KINDEX_DEVICE_COMPILER
 
 }  // namespace detail

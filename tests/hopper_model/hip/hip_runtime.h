@@ -50,6 +50,12 @@ inline unsigned __ballot_sync(unsigned, bool predicate) {
   for (unsigned i = 0; i < hopper_model::lanes; ++i) bits |= static_cast<unsigned>(all[i]) << i;
   return bits;
 }
+inline unsigned __reduce_add_sync(unsigned, unsigned value) {
+  const std::uint64_t* all = hopper_model::exchange(value);
+  unsigned sum = 0;
+  for (unsigned i = 0; i < hopper_model::lanes; ++i) sum += static_cast<unsigned>(all[i]);
+  return sum;
+}
 inline void __syncwarp() { hopper_model::sync_warp(); }
 inline int __popc(unsigned value) { return __builtin_popcount(value); }
 inline int __ffsll(unsigned long long value) {
