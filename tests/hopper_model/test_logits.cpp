@@ -210,6 +210,86 @@ TEST_CASE("Hopper model: batches whose lengths are counted in several steps", "[
   }
 }
 
+// Logits of one sequence whose data are what they may be, so that their sums are rounded.
+template <int PageSize, kindex::page_layout Layout, int HeadDim, int Heads>
+std::vector<float> rounded_logits() {
+  using config = kindex::paged_mqa_logits_config<
+      kindex::cache_geometry<PageSize, Layout, kindex::fp8_format::e4m3fn, HeadDim>,
+      kindex::query_source::shared, Heads>;
+  make_known<config>();
+  const auto any_finite = [](unsigned of, unsigned index) {
+    std::mt19937 random(of * 0x9E3779B9u + index);
+    const auto byte = static_cast<std::uint8_t>(random());
+    return (byte & 0x7F) == 0x7F ? std::uint8_t{0} : byte;
+  };
+  constexpr std::int32_t num_tokens = 140;
+  const std::int32_t pages = (num_tokens + PageSize - 1) / PageSize;
+  std::vector<std::int32_t> table(static_cast<std::size_t>(pages));
+  for (std::int32_t i = 0; i < pages; ++i) table[static_cast<std::size_t>(i)] = pages - 1 - i;
+  kindex::paged_mqa_logits_params params;
+  kindex::cache_view& cache = params.cache;
+  cache.num_pages = pages;
+  cache.page_size = PageSize;
+  cache.head_dim = HeadDim;
+  cache.layout = Layout;
+  cache.format = kindex::fp8_format::e4m3fn;
+  cache.page_stride_bytes = kindex::page_payload_bytes(PageSize, HeadDim);
+  std::vector<std::uint8_t> data(static_cast<std::size_t>(pages * cache.page_stride_bytes));
+  cache.data = data.data();
+  for (std::int32_t t = 0; t < num_tokens; ++t) {
+    std::uint8_t* const page =
+        data.data() + table[static_cast<std::size_t>(t / PageSize)] * cache.page_stride_bytes;
+    for (int dim = 0; dim < HeadDim; ++dim) {
+      page[kindex::k_offset_in_page(Layout, HeadDim, t % PageSize, dim)] =
+          any_finite(static_cast<unsigned>(t), static_cast<unsigned>(dim));
+    }
+    const float scale = 1.0f / static_cast<float>(t + 1);
+    for (int g = 0; g < kindex::scales_per_token(HeadDim); ++g) {
+      std::memcpy(page + kindex::scale_offset_in_page(PageSize, HeadDim, t % PageSize, g), &scale,
+                  4);
+    }
+  }
+  std::vector<std::uint8_t> q(Heads * HeadDim);
+  std::vector<float> weights(Heads);
+  for (unsigned i = 0; i < q.size(); ++i) q[i] = any_finite(1000, i);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = 1.0f / static_cast<float>(i + 3);
+  params.q = q.data();
+  params.q_format = cache.format;
+  params.q_head_stride = HeadDim;
+  params.q_next_n_stride = params.q_batch_stride = Heads * HeadDim;
+  params.weights = weights.data();
+  params.weights_row_stride = Heads;
+  params.context_lens = &num_tokens;
+  params.block_table = table.data();
+  params.block_table_width = params.block_table_stride = pages;
+  params.num_seqs = params.next_n = 1;
+  params.num_heads = Heads;
+  params.logits_width = params.logits_row_stride = num_tokens;
+  std::vector<float> logits(num_tokens);
+  params.logits = logits.data();
+  CHECK(kindex::paged_mqa_logits<config>(params, nullptr) == hipSuccess);
+  return logits;
+}
+
+template <int HeadDim>
+void expect_same_bits() {
+  const std::vector<float> expected = rounded_logits<64, preshuffled, HeadDim, 16>();
+  INFO("D=" << HeadDim);
+  CHECK((rounded_logits<16, preshuffled, HeadDim, 16>() == expected));
+  CHECK((rounded_logits<32, preshuffled, HeadDim, 16>() == expected));
+  CHECK((rounded_logits<64, plain, HeadDim, 16>() == expected));
+  CHECK((rounded_logits<16, plain, HeadDim, 16>() == expected));
+  CHECK((rounded_logits<1, plain, HeadDim, 16>() == expected));
+}
+
+TEST_CASE("Hopper model: rounded sums, the same in every layout and page size", "[hopper_model]") {
+  num_multiprocessors = 2;
+  seed = 1;
+  expect_same_bits<64>();
+  expect_same_bits<128>();
+  expect_same_bits<256>();
+}
+
 TEST_CASE("Hopper model: long pieces from within a page", "[hopper_model]") {
   num_multiprocessors = 2;
   for (seed = 6; seed <= 9; ++seed) {

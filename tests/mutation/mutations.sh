@@ -1209,23 +1209,10 @@ token % piece_tokens * token_bytes
 token * token_bytes
 END
 
-hopper 'Hopper: words of q as in memory under plain K' detail/block_memory_sm90.hpp '*every way*' << 'END'
-!layout::preshuffled>;
+hopper 'Hopper: plain rows without the gap between blocks' detail/stage_sm90.hpp '*every way*' << 'END'
+in_piece / block_rows * gap_bytes
 ====
-false>;
-END
-
-hopper 'Hopper: words of q in a square that is not transposed' detail/query_layout_sm90.hpp \
-  '*every way*' << 'END'
-place_of(unit - lane + i) * unit_bytes;
-====
-place_of(unit) * unit_bytes;
-END
-
-hopper 'Hopper: halves of plain rows change places' detail/computer_sm90.hpp '*every way*' << 'END'
-swapped ? unit[i ^ (units > 1)] : unit[i];
-====
-unit[i];
+0
 END
 
 hopper 'Hopper: the second half of K instead of the first' detail/computer_sm90.hpp '*every way*' << 'END'

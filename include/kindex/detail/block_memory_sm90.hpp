@@ -14,7 +14,6 @@
 #include "mma_sm90.hpp"
 #include "page_stream_sm90.hpp"
 #include "plan_sm90.hpp"
-#include "query_layout_sm90.hpp"
 #include "stage_sm90.hpp"
 #include "wave.hpp"
 
@@ -63,7 +62,6 @@ class block_memory {
 
  public:
   using args_type = logits_args<Config::geometry::page_size>;
-  using query_layout = sm90::query_layout<Config::geometry::head_dim, !layout::preshuffled>;
   /// The warp that copies q, and those that put it in order: those that do nothing else, or all.
   static constexpr int query_copier = stream_type::num_warps % warps_per_group;
   static constexpr int first_query_orderer = stream_type::bulk ? query_copier + 1 : 0;

@@ -218,41 +218,11 @@ class computer {
 
   /// K of one half of the warp's tokens.
   KINDEX_DEVICE void load_half(const char* stage, int half, token_fragment (&tokens)[steps]) const {
-    if constexpr (layout::preshuffled) {
-      const int matrix = lane_id() / 8;
-      const int token = layout::token_of(warp_, matrix % 2, half, lane_id() % 8);
+    const int matrix = lane_id() / 8;
+    const int token = layout::token_of(warp_, matrix % 2, half, lane_id() % 8);
 #pragma unroll
-      for (int step = 0; step < steps; ++step) {
-        tokens[step] = load_fragment(stage + layout::k_offset(token, step * 2 + matrix / 2));
-      }
-    } else {
-#pragma unroll
-      for (int matrix = 0; matrix < 2; ++matrix) {
-        load_row(stage, layout::token_of(warp_, matrix, half, lane_id() / 4), matrix, tokens);
-      }
-    }
-  }
-
-  /// This lane's part of a plain row: of every 64 bytes 16 neighbouring ones. Eight lanes share two
-  /// rows that begin in the same bank; so that they meet in none, one row's second 64 bytes are
-  /// read with the other's first.
-  static KINDEX_DEVICE void load_row(const char* stage, int token, int matrix,
-                                     token_fragment (&tokens)[steps]) {
-    constexpr int units = steps / 2;
-    const bool swapped = units > 1 && lane_id() / 4 % 2 != 0;
-    u32x4 unit[units];
-#pragma unroll
-    for (int i = 0; i < units; ++i) {
-      const int at = (swapped ? i ^ 1 : i) * 4 + lane_id() % 4;
-      unit[i] = load_unit<16>(stage + layout::k_offset(token, at));
-    }
-#pragma unroll
-    for (int i = 0; i < units; ++i) {
-      const u32x4 own = swapped ? unit[i ^ (units > 1)] : unit[i];
-      tokens[2 * i].word[matrix] = own.x;
-      tokens[2 * i].word[matrix + 2] = own.y;
-      tokens[2 * i + 1].word[matrix] = own.z;
-      tokens[2 * i + 1].word[matrix + 2] = own.w;
+    for (int step = 0; step < steps; ++step) {
+      tokens[step] = load_fragment(stage + layout::k_offset(token, step * 2 + matrix / 2));
     }
   }
 
@@ -265,7 +235,7 @@ class computer {
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
       auto& d = dot[step / (steps / num_scales)];
-      const descriptor columns = memory_type::query_layout::columns_at(query.q, column, step);
+      const descriptor columns = query_layout<head_dim>::columns_at(query.q, column, step);
       const int accumulate = step % (steps / num_scales) != 0;
       if constexpr (layout::even_tiles) {
         // In steps of 16 bytes: one a token, 8 a half, 16 for 16 dims.

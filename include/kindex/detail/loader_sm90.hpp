@@ -224,7 +224,7 @@ class loader {
 
   /// Each warp takes groups of heads.
   KINDEX_DEVICE void put_in_order(char* query, int num_columns) const {
-    using layout = typename memory_type::query_layout;
+    using layout = query_layout<head_dim>;
     static_assert(shared_alignment % layout::alignment == 0,
                   "kindex: slots for q must begin where the matrix unit's order does");
     constexpr int units_per_lane = layout::group_bytes / unit_bytes / wave_size;
@@ -241,7 +241,7 @@ class loader {
       __syncwarp();
 #pragma unroll
       for (int i = 0; i < units_per_lane; ++i) {
-        layout::put(units, i * wave_size + lane_id(), unit[i]);
+        store_unit<16>(units + layout::place_of(i * wave_size + lane_id()) * unit_bytes, unit[i]);
       }
     }
     fence_async_proxy();

@@ -4,16 +4,10 @@
 // How q lies in shared memory on Hopper: [rows * heads][D] as in memory, but for the order of the
 // 16-byte units within 8 neighbouring heads ("a group"), which the matrix unit reads without bank
 // conflicts. So q can be copied in bulk, and put in order in place.
-//
-// Of 64 bytes of a row of K, in registers, the matrix unit takes 16 words: four times one of each
-// of four lanes that are neighbours. Where each of these lanes has loaded four words that are
-// neighbours, 64 bytes of q are four words of each in turn as well: a transposed square.
-// Source: PTX ISA, wgmma, shared memory layouts with swizzle, and register fragments.
+// Source: PTX ISA, wgmma, shared memory layouts with swizzle.
 #pragma once
 
 #include <hip/hip_runtime.h>
-
-#include <cstdint>
 
 #include "../config.hpp"
 #include "memory.hpp"
@@ -24,7 +18,7 @@ namespace detail::sm90 {
 
 #if KINDEX_TARGET_SM90A
 
-template <int HeadDim, bool TransposesWords>
+template <int HeadDim>
 struct query_layout {
   static constexpr int group_heads = 8;
   static constexpr int group_bytes = group_heads * HeadDim;
@@ -35,19 +29,12 @@ struct query_layout {
   /// Where slots begin: the hardware takes the order from the address.
   static constexpr int alignment = 8 * row_bytes;
 
-  /// Puts what is unit `unit` of a group in memory where it belongs.
-  static KINDEX_DEVICE void put(char* group, int unit, u32x4 value) {
-    if constexpr (TransposesWords) {
-      const int lane = unit % 4;
-      const std::uint32_t word[4] = {value.x, value.y, value.z, value.w};
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        char* const to = group + place_of(unit - lane + i) * unit_bytes;
-        reinterpret_cast<std::uint32_t*>(to)[lane] = word[i];
-      }
-    } else {
-      store_unit<16>(group + place_of(unit) * unit_bytes, value);
-    }
+  /// The place in its group of unit `unit` of a group that is as in memory.
+  static KINDEX_DEVICE int place_of(int unit) {
+    const int head = unit / head_units;
+    const int row = unit % head_units / row_units * group_heads + head;
+    const int swizzled = unit % row_units ^ head / (128 / row_bytes);
+    return row * row_units + swizzled;
   }
 
   /// Columns from `column` on, a multiple of 8, in the 32 dims of a step, as the matrix unit takes
@@ -58,15 +45,6 @@ struct query_layout {
     const int unit = column * head_units + rows * row_units + step % steps_per_row * 2;
     return descriptor_of(slot + static_cast<operand>(unit), group_bytes,
                          row_bytes == 128 ? swizzle::of_128_bytes : swizzle::of_64_bytes);
-  }
-
- private:
-  /// The place in its group of unit `unit` of a group that is as in memory.
-  static KINDEX_DEVICE int place_of(int unit) {
-    const int head = unit / head_units;
-    const int row = unit % head_units / row_units * group_heads + head;
-    const int swizzled = unit % row_units ^ head / (128 / row_bytes);
-    return row * row_units + swizzled;
   }
 };
 
