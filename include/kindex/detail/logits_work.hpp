@@ -184,8 +184,9 @@ KINDEX_DEVICE block_work divide_work(const Args& args, int start_cost) {
     } while (passed < per_lane);
     const std::uint32_t through = inclusive_prefix_sum(own);
 
-    // Every block takes the same of all sequences, and the first ones one more until nothing is
-    // left.
+    // Of all sequences every block takes the same, and the first ones one more until nothing is
+    // left. Divided every time, though only the first time counts: without a branch it need not
+    // wait for the scan.
     const std::uint32_t total = uniform(sum_of_wave(own, through));
     const std::uint32_t each = args.num_blocks.divide(total);
     const std::uint32_t left = total - each * gridDim.x;
