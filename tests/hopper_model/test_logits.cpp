@@ -47,6 +47,24 @@ void make_known() {
   };
 }
 
+template <int PageSize, kindex::page_layout Layout, int HeadDim, int Heads>
+using model_config = kindex::paged_mqa_logits_config<
+    kindex::cache_geometry<PageSize, Layout, kindex::fp8_format::e4m3fn, HeadDim>,
+    kindex::query_source::shared, Heads>;
+
+// A cache of so many pages, without its data.
+template <int PageSize, kindex::page_layout Layout, int HeadDim>
+kindex::cache_view cache_of(std::int64_t num_pages) {
+  kindex::cache_view cache;
+  cache.num_pages = num_pages;
+  cache.page_size = PageSize;
+  cache.head_dim = HeadDim;
+  cache.layout = Layout;
+  cache.format = kindex::fp8_format::e4m3fn;
+  cache.page_stride_bytes = kindex::page_payload_bytes(PageSize, HeadDim);
+  return cache;
+}
+
 struct shape {
   int next_n;
   int num_heads;
@@ -56,9 +74,7 @@ struct shape {
 // "" or what is wrong.
 template <int PageSize, kindex::page_layout Layout, int HeadDim, int Heads>
 std::string check(const shape& s) {
-  using config = kindex::paged_mqa_logits_config<
-      kindex::cache_geometry<PageSize, Layout, kindex::fp8_format::e4m3fn, HeadDim>,
-      kindex::query_source::shared, Heads>;
+  using config = model_config<PageSize, Layout, HeadDim, Heads>;
   make_known<config>();
   std::mt19937 random(static_cast<unsigned>(seed));
   const auto small = [&] {  // 0, or 1 to 4 with a sign: sums stay exact
@@ -77,12 +93,7 @@ std::string check(const shape& s) {
   std::shuffle(ids.begin(), ids.end(), random);
 
   kindex::cache_view& cache = params.cache;
-  cache.num_pages = static_cast<std::int64_t>(ids.size());
-  cache.page_size = PageSize;
-  cache.head_dim = HeadDim;
-  cache.layout = Layout;
-  cache.format = kindex::fp8_format::e4m3fn;
-  cache.page_stride_bytes = kindex::page_payload_bytes(PageSize, HeadDim);
+  cache = cache_of<PageSize, Layout, HeadDim>(static_cast<std::int64_t>(ids.size()));
   // Vectors begin at multiples of 16, as the contract wants it.
   std::vector<std::uint8_t> data(
       static_cast<std::size_t>(cache.num_pages * cache.page_stride_bytes), 0x7F);
@@ -213,9 +224,7 @@ TEST_CASE("Hopper model: batches whose lengths are counted in several steps", "[
 // Logits of one sequence whose data are what they may be, so that their sums are rounded.
 template <int PageSize, kindex::page_layout Layout, int HeadDim, int Heads>
 std::vector<float> rounded_logits() {
-  using config = kindex::paged_mqa_logits_config<
-      kindex::cache_geometry<PageSize, Layout, kindex::fp8_format::e4m3fn, HeadDim>,
-      kindex::query_source::shared, Heads>;
+  using config = model_config<PageSize, Layout, HeadDim, Heads>;
   make_known<config>();
   const auto any_finite = [](unsigned of, unsigned index) {
     std::mt19937 random(of * 0x9E3779B9u + index);
@@ -228,12 +237,7 @@ std::vector<float> rounded_logits() {
   for (std::int32_t i = 0; i < pages; ++i) table[static_cast<std::size_t>(i)] = pages - 1 - i;
   kindex::paged_mqa_logits_params params;
   kindex::cache_view& cache = params.cache;
-  cache.num_pages = pages;
-  cache.page_size = PageSize;
-  cache.head_dim = HeadDim;
-  cache.layout = Layout;
-  cache.format = kindex::fp8_format::e4m3fn;
-  cache.page_stride_bytes = kindex::page_payload_bytes(PageSize, HeadDim);
+  cache = cache_of<PageSize, Layout, HeadDim>(pages);
   std::vector<std::uint8_t> data(static_cast<std::size_t>(pages * cache.page_stride_bytes));
   cache.data = data.data();
   for (std::int32_t t = 0; t < num_tokens; ++t) {
