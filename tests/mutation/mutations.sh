@@ -1209,10 +1209,17 @@ token % piece_tokens * token_bytes
 token * token_bytes
 END
 
-hopper 'Hopper: plain rows without the gap between blocks' detail/stage_sm90.hpp '*every way*' << 'END'
-in_piece / block_rows * gap_bytes
+hopper 'Hopper: plain rows left in the order in which they were read' detail/computer_sm90.hpp \
+  '*every way*' << 'END'
+low = swapped ? high : was;
 ====
-0
+low = was;
+END
+
+hopper 'Hopper: plain rows of 64 dims in the order of 128' detail/stage_sm90.hpp '*every way*' << 'END'
+head_dim == 64 ? row / 2 : row;
+====
+row;
 END
 
 hopper 'Hopper: the second half of K instead of the first' detail/computer_sm90.hpp '*every way*' << 'END'

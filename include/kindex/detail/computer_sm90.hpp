@@ -216,13 +216,38 @@ class computer {
     }
   }
 
-  /// K of one half of the warp's tokens.
+  /// K of one half of the warp's tokens. Plain rows begin in the same bank: each of eight is read
+  /// in another order of its 16-byte units, and put in order in registers.
   KINDEX_DEVICE void load_half(const char* stage, int half, token_fragment (&tokens)[steps]) const {
     const int matrix = lane_id() / 8;
-    const int token = layout::token_of(warp_, matrix % 2, half, lane_id() % 8);
+    const int row = lane_id() % 8;
+    const int token = layout::token_of(warp_, matrix % 2, half, row);
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
-      tokens[step] = load_fragment(stage + layout::k_offset(token, step * 2 + matrix / 2));
+      const int unit = (step * 2 + matrix / 2) ^ layout::unit_order(row);
+      tokens[step] = load_fragment(stage + layout::k_offset(token, unit));
+    }
+    if constexpr (!layout::preshuffled) reorder_units(layout::unit_order(lane_id() / 4), tokens);
+  }
+
+  /// Undoes an order of units in which the bits `order` of each one's number were flipped.
+  static KINDEX_DEVICE void reorder_units(int order, token_fragment (&tokens)[steps]) {
+    const auto word = [&](int unit, int matrix) -> std::uint32_t& {
+      return tokens[unit / 2].word[unit % 2 * 2 + matrix];
+    };
+#pragma unroll
+    for (int bit = 1; bit < 8 && bit < 2 * steps; bit *= 2) {
+      const bool swapped = (order & bit) != 0;
+#pragma unroll
+      for (int i = 0; i < 4 * steps; ++i) {
+        const int unit = i / 2;
+        if ((unit & bit) != 0) continue;
+        std::uint32_t& low = word(unit, i % 2);
+        std::uint32_t& high = word(unit | bit, i % 2);
+        const std::uint32_t was = low;
+        low = swapped ? high : was;
+        high = swapped ? was : high;
+      }
     }
   }
 

@@ -107,7 +107,7 @@ class page_stream {
  private:
   /// One lane begins all copies. What it needs is the same in all lanes.
   KINDEX_DEVICE void load_in_bulk(int token, const stage_view& to, cache_policy policy) const {
-    constexpr std::uint32_t bytes = layout::piece_tokens * head_dim + layout::piece_scale_bytes;
+    constexpr std::uint32_t bytes = layout::piece_k_bytes + layout::piece_scale_bytes;
     std::uint32_t id[layout::num_pieces];
     std::uint32_t wanted = 0;  // one bit for each piece
 #pragma unroll
@@ -132,16 +132,8 @@ class page_stream {
   /// Where scales follow K they come with it.
   KINDEX_DEVICE void copy_piece(const char* page, int token_in_page, int piece,
                                 const stage_view& to, cache_policy policy) const {
-    const char* const k = page + token_in_page * head_dim;
-    char* const to_k = to.data + piece * layout::piece_bytes;
-#pragma unroll
-    for (int block = 0; block < layout::blocks_per_piece; ++block) {
-      const bool last = block == layout::blocks_per_piece - 1;
-      copy_bulk(
-          to_k + block * (layout::block_bytes + layout::gap_bytes), k + block * layout::block_bytes,
-          layout::block_bytes + (last && layout::scales_follow ? layout::piece_scale_bytes : 0),
-          to.full, policy);
-    }
+    copy_bulk(to.data + piece * layout::piece_bytes, page + token_in_page * head_dim,
+              layout::piece_bytes, to.full, policy);
     if constexpr (!layout::scales_follow) {
       copy_bulk(to.data + layout::scale_offset(piece * layout::piece_tokens),
                 page + scale_offset(token_in_page), layout::piece_scale_bytes, to.full, policy);
