@@ -758,9 +758,9 @@ END
 
 device 'logits: weights of another row' detail/logits_gfx9.hpp "$shared" \
   'logits: what the rows*,logits: random*' << 'END'
-(seq * args.next_n + n) * args.weights_row_stride
+row_index(args, seq, n) * args.weights_row_stride
 ====
-(seq * args.next_n + args.next_n - 1 - n) * args.weights_row_stride
+row_index(args, seq, args.next_n - 1 - n) * args.weights_row_stride
 END
 
 device 'logits: weights of other heads' detail/logits_gfx9.hpp "$registers" \
@@ -772,16 +772,16 @@ END
 
 device 'logits: rows of weights are taken to be dense' detail/logits_gfx9.hpp "$registers $shared" \
   'logits: strides and alignments*' << 'END'
-(seq * args.next_n + n) * args.weights_row_stride
+row_index(args, seq, n) * args.weights_row_stride
 ====
-(seq * args.next_n + n) * args.num_heads
+row_index(args, seq, n) * args.num_heads
 END
 
 device 'logits: 32-bit offsets of rows of weights' detail/logits_gfx9.hpp "$registers" \
   'logits: rows of table*' << 'END'
-(seq * args.next_n + n) * args.weights_row_stride
+row_index(args, seq, n) * args.weights_row_stride
 ====
-static_cast<int>((seq * args.next_n + n) * args.weights_row_stride)
+static_cast<int>(row_index(args, seq, n) * args.weights_row_stride)
 END
 
 device 'logits: heads of q are taken to be dense' detail/logits_gfx9.hpp "$registers $shared" \
@@ -849,16 +849,16 @@ END
 
 device 'logits: 32-bit offsets of rows of logits, bytes' detail/logits_gfx9.hpp \
   "$shared" 'logits: rows beyond*' << 'END'
-args.logits + run.seq * args.next_n * args.logits_row_stride +
+args.logits + first_row * args.logits_row_stride +
 ====
-args.logits + ((run.seq * args.next_n * args.logits_row_stride) & 0x3FFFFFFF) +
+args.logits + ((first_row * args.logits_row_stride) & 0x3FFFFFFF) +
 END
 
 device 'logits: 32-bit offsets of rows of logits, elements' detail/logits_gfx9.hpp \
   "$shared" 'logits: rows beyond*' << 'END'
-args.logits + run.seq * args.next_n * args.logits_row_stride +
+args.logits + first_row * args.logits_row_stride +
 ====
-args.logits + static_cast<int>(run.seq * args.next_n * args.logits_row_stride) +
+args.logits + static_cast<int>(first_row * args.logits_row_stride) +
 END
 
 device 'logits: the scales of the unit before' detail/logits_gfx9.hpp "$registers_d64" \

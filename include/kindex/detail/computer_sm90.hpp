@@ -173,7 +173,7 @@ class computer {
   KINDEX_DEVICE void write_logits(const query_piece& piece, const query_view& query,
                                   int first_token, int num_pairs) const {
     const int first_own = first_token + own_token();
-    const std::int64_t first_row = std::int64_t{piece.seq} * args_.next_n + piece.first_row;
+    const std::int64_t first_row = row_index(args_, piece.seq, piece.first_row);
     KINDEX_PLAIN_LOOP
     for (int row = 0; row < piece.num_rows; ++row) {
       const int visible = query.visible[row];

@@ -249,8 +249,8 @@ class loader {
 
   /// The weights, in their order, to the next slot.
   KINDEX_DEVICE void copy_weights(const query_piece& piece) {
-    const float* w = args_.weights + (std::int64_t{piece.seq} * args_.next_n + piece.first_row) *
-                                         args_.weights_row_stride;
+    const float* w =
+        args_.weights + row_index(args_, piece.seq, piece.first_row) * args_.weights_row_stride;
     float* weights = memory_.weights_of(query_position_.stage);
     KINDEX_PLAIN_LOOP
     for (int row = 0; row < piece.num_rows; ++row) {

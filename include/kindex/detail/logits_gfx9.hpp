@@ -188,7 +188,7 @@ KINDEX_DEVICE void load_heads(const Args& args, std::int64_t seq, int n, int blo
 template <class Args>
 KINDEX_DEVICE float load_weight(const Args& args, std::int64_t seq, int n, int head,
                                 int num_heads) {
-  const float* const row = args.weights + (seq * args.next_n + n) * args.weights_row_stride;
+  const float* const row = args.weights + row_index(args, seq, n) * args.weights_row_stride;
   const float weight = row[head < num_heads ? head : 0];
   return head < num_heads ? weight : 0.0f;
 }
@@ -396,7 +396,7 @@ class global_query {
     }
     template <class Args>
     KINDEX_DEVICE block_weights load_weights(const Args& args, int n, int m) const {
-      const float* const row = args.weights + (seq_ * args.next_n + n) * args.weights_row_stride;
+      const float* const row = args.weights + row_index(args, seq_, n) * args.weights_row_stride;
       const int first = m * block_heads + static_cast<int>(fresh_lane_id() / 32 * 4);
       block_weights weights;
 #pragma unroll
@@ -436,6 +436,7 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
     bool lane_valid;
   };
   stream_type stream(args);
+  const std::int64_t first_row = row_index(args, run.seq, 0);
   // Lane n knows what row n sees.
   const int lane = static_cast<int>(fresh_lane_id());
   const int visible = visible_tokens(args, run.seq, lane < args.next_n ? lane : 0);
@@ -464,17 +465,16 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
     for (int b = blocks_per_unit - 1; b >= 0; --b) wait_for(from.k[b].load);
     from.scales.wait();
     keep_order();
-    float* logits =
-        args.logits + run.seq * args.next_n * args.logits_row_stride + unit * unit_tokens;
+    float* logits = args.logits + first_row * args.logits_row_stride +
+                    static_cast<std::uint32_t>(unit) * unit_tokens;
     // As logit_bytes; written so that it becomes a median.
     const int rest = visible - unit * unit_tokens;
     const int visible_bytes = (rest < 0 ? 0 : rest < unit_tokens ? rest : unit_tokens) * 4;
     int n = 0;
     int row = 0;
     do {
-      const int next_row = blocks.row_after(row);
       f32x2 sums[blocks_per_unit] = {};
-      const auto add_block = [&](int m) {
+      const auto add_block = [&](int m, int next_row, int next_m) {
         wait_for(q.load);
 #pragma unroll
         for (int first = 0; first < blocks_per_unit; first += blocks_at_once) {
@@ -492,10 +492,7 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
           // Behind the last matrix instructions, whose results take a while; not kept from block to
           // block, for want of registers.
           block_weights weights = blocks.load_weights(args, row, m);
-          if (first + blocks_at_once == blocks_per_unit) {
-            const bool last = m + 1 == head_blocks;
-            blocks.load(args, last ? next_row : row, last ? 0 : m + 1, q);
-          }
+          if (first + blocks_at_once == blocks_per_unit) blocks.load(args, next_row, next_m, q);
           wait_for(weights);
 #pragma unroll
           for (int b = 0; b < blocks_at_once; ++b) {
@@ -506,13 +503,19 @@ KINDEX_DEVICE void run_streamed(const Args& args, const Query& query, const unit
         }
         keep_order();
       };
+      int next_row;
       if constexpr (known_head_blocks != 0) {
 #pragma unroll
-        for (int m = 0; m < known_head_blocks; ++m) add_block(m);
+        for (int m = 0; m < known_head_blocks - 1; ++m) add_block(m, row, m + 1);
+        // Not sooner: it can take the register of `row` now.
+        next_row = blocks.row_after(row);
+        add_block(known_head_blocks - 1, next_row, 0);
       } else {
+        next_row = blocks.row_after(row);
         int m = 0;
         do {
-          add_block(m);
+          const bool last = m + 1 == head_blocks;
+          add_block(m, last ? next_row : row, last ? 0 : m + 1);
         } while (++m < head_blocks);
       }
       store_logits(logits, broadcast(visible_bytes, n),

@@ -83,6 +83,13 @@ struct logits_args {
 
 #if KINDEX_DEVICE_COMPILER
 
+/// Where row n of sequence seq is among all rows, which are fewer than 2^31.
+template <class Args>
+KINDEX_DEVICE std::int64_t row_index(const Args& args, std::int64_t seq, int n) {
+  const auto rows_of_seq = static_cast<std::uint32_t>(args.next_n);
+  return static_cast<std::uint32_t>(seq) * rows_of_seq + static_cast<std::uint32_t>(n);
+}
+
 /// Tokens that row n of sequence seq sees.
 template <class Args>
 KINDEX_DEVICE int visible_tokens(const Args& args, std::int64_t seq, int n) {

@@ -6,7 +6,8 @@
 //
 // K lies there as in its pages. Preshuffled tiles are made of core matrices: where they lie at
 // equal distances the matrix unit reads them by itself, else ldmatrix does, without bank conflicts.
-// Plain rows of 128 bytes all begin in the same bank: ldmatrix reads each of eight in another order.
+// Plain rows of 128 bytes all begin in the same bank: ldmatrix reads each of eight in another
+// order.
 #pragma once
 
 #include <hip/hip_runtime.h>
