@@ -51,10 +51,9 @@ TEST_CASE("gather: waves whose first row is beyond 2^32 bytes", "[mutants][class
   }
 }
 
-// A wave looks at as many sequences at once as it has lanes, in steps: here the last sequence is
-// the one that a step too short would leave out.
-TEST_CASE("gather: waves with tokens of the first and the last sequence",
-          "[mutants][class_D][class_P]") {
+// A wave looks at 64 sequences at once, in steps: here the last sequence is the one that a step too
+// short would leave out.
+TEST_CASE("gather: the first and the last of many sequences", "[mutants][class_D][class_P]") {
   for (const int num_seqs : {64, 65, 66, 128, 129, 130, 4096, 4097, 4098}) {
     gather_case test;
     test.geometry.page_size = 16;

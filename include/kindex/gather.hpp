@@ -3,9 +3,10 @@
 //
 // Gather: pages to contiguous K rows (plain order) and scales. Bytes move as they are.
 //
-// A wave takes as many consecutive output rows as it has lanes. First a lane stands for a row: it
-// finds the row's sequence, page and place, and loads its scales. Then a lane stands for 16 dims of
-// a row, and the wave moves its rows a few at a time, all loads before the first store.
+// A wave takes as many tokens of one sequence as it has lanes, from a multiple of that on: so it
+// reads whole tiles, wherever their rows go. First a lane stands for a token: it finds its page and
+// place, and loads its scales. Then a lane stands for 16 dims of a row, and the wave moves its rows
+// a few at a time, all loads before the first store.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -31,8 +32,8 @@ struct gather_config {
   using geometry = Geometry;  ///< of the cache that it reads
   /// What the kernel is instantiated for.
   using kernel_config = gather_config<typename Geometry::any_format>;
-  static constexpr int block_size = 256;               ///< threads of a block
-  static constexpr int tokens_per_block = block_size;  ///< output rows of a block
+  static constexpr int block_size = 256;  ///< threads of a block
+  static constexpr int waves_per_block = block_size / detail::wave_size;
   /// Units of 16 bytes of a row.
   static constexpr int units_per_token = Geometry::head_dim / detail::unit_bytes;
   /// Units of one row that a wave moves in one step. A whole row is best for gfx9, whose 64 lanes
@@ -66,33 +67,42 @@ struct gather_args {
 
 #if KINDEX_DEVICE_COMPILER
 
-/// The sequence that owns a token, the same for the whole wave: the largest b of
-/// [first, first + count) with cu[b] <= token, which there must be. Sequences of length 0 own
-/// nothing and are passed over. As many sequences as the wave has lanes are ruled out in one step.
-KINDEX_DEVICE int owner_of_token(const std::int32_t* cu_seq_lens, int first, int count,
-                                 std::int64_t token) {
-  while (count > 1) {
-    const int step = (count + wave_size - 1) / wave_size;
-    const int offset = lane_id() * step;
-    const bool starts_before =
-        offset < count && cu_seq_lens[offset < count ? first + offset : first] <= token;
-    const int passed = (__popcll(ballot(starts_before)) - 1) * step;
-    first += passed;
-    count = count - passed < step ? count - passed : step;
-  }
-  return first;
+/// Tokens of one sequence that a wave moves: a chunk.
+inline constexpr int chunk_tokens = wave_size;
+
+/// The number of a sequence's first chunk, from where its first token goes. A sequence has as many
+/// numbers as chunks, or one more, whose chunk has no tokens: so no lengths need be added up.
+KINDEX_DEVICE std::uint32_t first_chunk_of(int seq, std::int32_t first_token) {
+  return static_cast<std::uint32_t>(first_token) / chunk_tokens + static_cast<std::uint32_t>(seq);
 }
 
-/// The same for one lane, by bisection.
-KINDEX_DEVICE int owner_of_lane_token(const std::int32_t* cu_seq_lens, int first, int last,
-                                      std::int64_t token) {
-  while (first < last) {
-    const int middle = first + (last - first + 1) / 2;
-    if (cu_seq_lens[middle] <= token) {
-      first = middle;
-    } else {
-      last = middle - 1;
+/// The sequence that owns a chunk, the same for the whole wave: the last one whose first chunk is
+/// not behind it. 64 ranges of sequences are looked at in one step, which rules out all but one.
+KINDEX_DEVICE int owner_of_chunk(const std::int32_t* cu_seq_lens, int num_seqs,
+                                 std::uint32_t chunk) {
+  constexpr int lanes_at_once = 64;
+  constexpr int at_once = lanes_at_once / wave_size;
+  int first = 0;
+  int count = num_seqs;
+  while (count > 1) {
+    const int step = (count + lanes_at_once - 1) / lanes_at_once;
+    int seq[at_once];
+    std::int32_t first_token[at_once];
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const int offset = (i * wave_size + lane_id()) * step;
+      seq[i] = offset < count ? first + offset : -1;
+      first_token[i] = cu_seq_lens[seq[i] >= 0 ? seq[i] : first];
     }
+    int num_before = 0;
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      num_before +=
+          __popcll(ballot(seq[i] >= 0 && first_chunk_of(seq[i], first_token[i]) <= chunk));
+    }
+    const int passed = (num_before - 1) * step;
+    first += passed;
+    count = count - passed < step ? count - passed : step;
   }
   return first;
 }
@@ -108,30 +118,22 @@ KINDEX_KERNEL __launch_bounds__(Config::block_size) void gather_kernel([[maybe_u
   constexpr int steps_per_row = Config::units_per_token / units_per_step;
   constexpr int rows_per_step = wave_size / units_per_step;
   constexpr int steps = Config::units_per_token;
-  const int wave = wave_id();
-  const std::int64_t total = args.cu_seq_lens[args.num_seqs];
-  const std::int64_t end = total < args.num_tokens ? total : args.num_tokens;
-  const std::int64_t first_token =
-      static_cast<std::int64_t>(blockIdx.x) * Config::tokens_per_block + wave * wave_size;
+  const std::uint32_t chunk = blockIdx.x * static_cast<std::uint32_t>(Config::waves_per_block) +
+                              static_cast<std::uint32_t>(wave_id());
+  const int seq = owner_of_chunk(args.cu_seq_lens, args.num_seqs, chunk);
+  const std::int32_t seq_first = uniform(args.cu_seq_lens[seq]);
+  const std::int64_t seq_end = uniform(args.cu_seq_lens[seq + 1]);
+  const std::int64_t end = seq_end < args.num_tokens ? seq_end : args.num_tokens;
+  const std::uint32_t first_position = (chunk - first_chunk_of(seq, seq_first)) * chunk_tokens;
+  const std::int64_t first_token = std::int64_t{seq_first} + first_position;
   if (first_token >= end) return;
   const int num_tokens =
-      end - first_token < wave_size ? static_cast<int>(end - first_token) : wave_size;
-  const std::int64_t last_token = first_token + num_tokens - 1;
+      end - first_token < chunk_tokens ? static_cast<int>(end - first_token) : chunk_tokens;
 
-  // A lane is a row; those past the last have none.
+  // A lane is a token.
   const int lane = lane_id();
-  const std::int64_t token = lane < num_tokens ? first_token + lane : last_token;
-  const int wave_seq = owner_of_token(args.cu_seq_lens, 0, args.num_seqs, first_token);
-  int seq_first = uniform(args.cu_seq_lens[wave_seq]);
-  const std::int32_t* table_row = args.block_table + wave_seq * args.block_table_stride;
-  if (args.cu_seq_lens[wave_seq + 1] <= last_token) {
-    const int last_seq =
-        owner_of_token(args.cu_seq_lens, wave_seq, args.num_seqs - wave_seq, last_token);
-    const int seq = owner_of_lane_token(args.cu_seq_lens, wave_seq, last_seq, token);
-    seq_first = args.cu_seq_lens[seq];
-    table_row = args.block_table + seq * args.block_table_stride;
-  }
-  const auto position = static_cast<std::uint32_t>(token - seq_first);
+  const std::int32_t* const table_row = args.block_table + seq * args.block_table_stride;
+  const std::uint32_t position = first_position + static_cast<std::uint32_t>(lane);
   const std::uint32_t entry = args.pages.page(position);
   long long k_offset = -1;  // from the first page on; negative: zeros, or no row
   float scale[num_scales] = {};
@@ -240,8 +242,9 @@ hipError_t gather(const gather_params& params, hipStream_t stream) {
   args.dst_scale = params.dst_scale;
   args.dst_scale_stride = params.dst_scale_stride;
   args.num_tokens = params.num_tokens;
+  const std::int64_t num_chunks = (params.num_tokens - 1) / detail::chunk_tokens + params.num_seqs;
   const std::int64_t num_blocks =
-      (params.num_tokens + Config::tokens_per_block - 1) / Config::tokens_per_block;
+      (num_chunks + Config::waves_per_block - 1) / Config::waves_per_block;
   return detail::launch(&detail::gather_kernel<typename Config::kernel_config, decltype(args)>,
                         static_cast<unsigned>(num_blocks), Config::block_size, args, stream);
 }

@@ -274,44 +274,58 @@ END
 
 device 'gather: the owner one step too far' gather.hpp "$gather_p16" \
   'gather: numbers of sequences' << 'END'
-(__popcll(ballot(starts_before)) - 1) * step
+(num_before - 1) * step
 ====
-__popcll(ballot(starts_before)) * step
+num_before * step
 END
 
 device 'gather: the wave looks at one sequence too few' gather.hpp "$gather_p16" \
-  'gather: waves with tokens*' << 'END'
-(count + wave_size - 1) / wave_size
+  'gather: the first and the last*' << 'END'
+(count + lanes_at_once - 1) / lanes_at_once
 ====
-(count + wave_size - 2) / wave_size
+(count + lanes_at_once - 2) / lanes_at_once
 END
 
-device 'gather: first tokens belong to the sequence before' gather.hpp "$gather_p16" \
+device 'gather: first chunks belong to the sequence before' gather.hpp "$gather_p16" \
   'gather: numbers of sequences,gather: sequences of length 0*' << 'END'
-if (cu_seq_lens[middle] <= token)
+first_chunk_of(seq[i], first_token[i]) <= chunk
 ====
-if (cu_seq_lens[middle] < token)
+first_chunk_of(seq[i], first_token[i]) < chunk
 END
 
-device 'gather: last token of a wave belongs to the sequence before' gather.hpp \
-  "$gather_p16 $gather" 'gather: numbers of sequences,gather: lengths beyond*' << 'END'
-if (args.cu_seq_lens[wave_seq + 1] <= last_token)
+device 'gather: two sequences share a chunk' gather.hpp "$gather_p16" \
+  'gather: numbers of sequences' << 'END'
+chunk_tokens + static_cast<std::uint32_t>(seq);
 ====
-if (args.cu_seq_lens[wave_seq + 1] < last_token)
+chunk_tokens + static_cast<std::uint32_t>(seq) / 2;
+END
+
+device 'gather: the last chunk is missing' gather.hpp "$gather" \
+  'gather: numbers of tokens*' << 'END'
+(params.num_tokens - 1) / detail::chunk_tokens + params.num_seqs;
+====
+(params.num_tokens - 1) / detail::chunk_tokens + params.num_seqs - 1;
+END
+
+device 'gather: chunks go on in the next sequence' gather.hpp "$gather" \
+  'gather: nothing is written twice*' << 'END'
+uniform(args.cu_seq_lens[seq + 1]);
+====
+uniform(args.cu_seq_lens[args.num_seqs]);
 END
 
 device 'gather: rows past the lengths are written' gather.hpp "$gather" \
   'gather: rows beyond the lengths*' << 'END'
-total < args.num_tokens ? total : args.num_tokens
+seq_end < args.num_tokens ? seq_end : args.num_tokens
 ====
 args.num_tokens
 END
 
 device 'gather: lengths beyond the rows are not cut' gather.hpp "$gather" \
   'gather: lengths beyond the rows*' << 'END'
-total < args.num_tokens ? total : args.num_tokens
+seq_end < args.num_tokens ? seq_end : args.num_tokens
 ====
-total
+seq_end
 END
 
 device 'gather: negative page ids are pages' gather.hpp "$gather" \
