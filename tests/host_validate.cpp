@@ -520,6 +520,10 @@ TEST_CASE("gather: counts", "[validate]") {
       valid_gather(), [](auto& params) { params.num_seqs = int32_max + 1; }, invalid,
       "num_seqs 2147483648 exceeds 2147483647");
   check_change_refused(
+      valid_gather(), [](auto& params) { params.num_seqs = (1 << 24) + 1; }, unsupported,
+      "num_seqs 16777217 exceeds 16777216");
+  check_change_accepted(valid_gather(), [](auto& params) { params.num_seqs = 1 << 24; });
+  check_change_refused(
       valid_gather(), [](auto& params) { params.block_table_width = -1; }, invalid,
       "block_table_width -1 is negative");
   check_change_refused(

@@ -33,6 +33,7 @@ struct gather_config {
   /// What the kernel is instantiated for.
   using kernel_config = gather_config<typename Geometry::any_format>;
   static constexpr int block_size = 256;  ///< threads of a block
+  /// Each of them has a chunk of a sequence's tokens.
   static constexpr int waves_per_block = block_size / detail::wave_size;
   /// Units of 16 bytes of a row.
   static constexpr int units_per_token = Geometry::head_dim / detail::unit_bytes;

@@ -78,7 +78,7 @@ struct gather_params {
   std::int64_t block_table_stride = 0;        ///< from row to row, >= W
   std::int64_t block_table_width = 0;         ///< W
   const std::int32_t* cu_seq_lens = nullptr;  ///< [B + 1] cumulative K lengths, cu_seq_lens[0] == 0
-  std::int64_t num_seqs = 0;                  ///< B
+  std::int64_t num_seqs = 0;                  ///< B, at most max_gather_seqs
   void* dst_k = nullptr;                      ///< [num_tokens, D] bytes, plain order
   std::int64_t dst_k_stride_bytes = 0;        ///< >= D
   float* dst_scale = nullptr;                 ///< [num_tokens, scales_per_token]

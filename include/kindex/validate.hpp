@@ -30,6 +30,10 @@ constexpr std::int64_t max_cache_tokens = std::int64_t{1} << 47;
 /// The largest supported number of rows or columns of any array: lengths are int32.
 constexpr std::int64_t max_rows = INT32_MAX;
 
+/// The largest supported number of sequences of a gather: each takes a wave, and HIP launches fewer
+/// than 2^32 threads.
+constexpr std::int64_t max_gather_seqs = std::int64_t{1} << 24;
+
 /// Columns of a row of logits: token positions are 32-bit, and so is the end of a step of up to 512
 /// that begins with the last one.
 constexpr std::int64_t max_logits_width = INT32_MAX - 511;
@@ -217,6 +221,8 @@ inline validation validate(const gather_params& params) noexcept {
   check.cache(params.cache, work);
   check.count("num_tokens", params.num_tokens);
   check.count("num_seqs", params.num_seqs);
+  check.support(params.num_seqs <= max_gather_seqs, "num_seqs %lld exceeds %lld",
+                static_cast<long long>(params.num_seqs), static_cast<long long>(max_gather_seqs));
   check.count("block_table_width", params.block_table_width);
   if (!work || !check.ok()) return check.verdict();
 

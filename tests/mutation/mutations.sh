@@ -960,6 +960,12 @@ heads == 8 || (heads % 16 == 0 && heads <= 128)
 heads <= 128
 END
 
+host 'validate: gather of as many sequences as rows' validate.hpp host_validate '[validate]' << 'END'
+params.num_seqs <= max_gather_seqs
+====
+params.num_seqs <= max_rows
+END
+
 host 'validate: preshuffled pages of 24 tokens' validate.hpp host_validate '[validate]' << 'END'
 support(view.page_size % 16 == 0, "page_size
 ====
