@@ -16,6 +16,7 @@
 set -euo pipefail
 
 dir=${1:?usage: tests/fresh_machine.sh DIR [run.sh arguments]...}
+[[ $dir != -* ]] || { sed -n '5,16s/^# \{0,1\}//p' "$0"; exit 2; }
 shift
 [[ $# -gt 0 ]] || set -- test test bench
 [[ ! -e $dir ]] || { echo "$dir exists" >&2; exit 2; }

@@ -60,8 +60,8 @@ struct thread {
   ucontext_t context;
   condition waits_for;
   bool done = false;
-  int copies = 0;   // that no barrier is told of
-  char asked = 0;   // a token: what the thread did before its copies
+  int copies = 0;  // that no barrier is told of
+  char asked = 0;  // a token: what the thread did before its copies
 };
 
 // What outlives blocks: identities of threads and of what copies for each, and stacks.
