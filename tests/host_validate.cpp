@@ -410,6 +410,17 @@ TEST_CASE("store: counts", "[validate]") {
   check_change_refused(
       valid_store(), [](auto& params) { params.num_slots = int32_max + 1; }, invalid,
       "num_slots 2147483648 exceeds 2147483647");
+  check_change_refused(
+      valid_store(),
+      [](auto& params) {
+        params.num_tokens = int32_max;
+        params.num_slots = (1 << 27) + 1;
+      },
+      unsupported, "min(num_tokens, num_slots) 134217729 exceeds 134217728");
+  check_change_accepted(valid_store(), [](auto& params) {
+    params.num_tokens = int32_max;
+    params.num_slots = 1 << 27;
+  });
   check_change_accepted(valid_store(), [](auto& params) { params.num_slots = 3; });
   check_change_accepted(valid_store(), [](auto& params) { params.num_tokens = 3; });
 }

@@ -30,8 +30,9 @@ constexpr std::int64_t max_cache_tokens = std::int64_t{1} << 47;
 /// The largest supported number of rows or columns of any array: lengths are int32.
 constexpr std::int64_t max_rows = INT32_MAX;
 
-/// The largest supported number of sequences of a gather: each takes a wave, and HIP launches fewer
-/// than 2^32 threads.
+/// HIP launches fewer than 2^32 threads. The largest supported number of tokens of a store, up to
+/// 16 threads each; and of sequences of a gather, each of which takes a wave.
+constexpr std::int64_t max_store_tokens = std::int64_t{1} << 27;
 constexpr std::int64_t max_gather_seqs = std::int64_t{1} << 24;
 
 /// Columns of a row of logits: token positions are 32-bit, and so is the end of a step of up to 512
@@ -192,6 +193,10 @@ inline validation validate(const store_params& params) noexcept {
   check.enumerator("division", params.division, quant_division::exact);
   check.count("num_tokens", params.num_tokens);
   check.count("num_slots", params.num_slots);
+  const std::int64_t stored =
+      params.num_tokens < params.num_slots ? params.num_tokens : params.num_slots;
+  check.support(stored <= max_store_tokens, "min(num_tokens, num_slots) %lld exceeds %lld",
+                static_cast<long long>(stored), static_cast<long long>(max_store_tokens));
   if (!check.ok()) return check.verdict();
 
   const fp8_format format = params.cache.format;

@@ -960,6 +960,12 @@ heads == 8 || (heads % 16 == 0 && heads <= 128)
 heads <= 128
 END
 
+host 'validate: store of any number of tokens' validate.hpp host_validate '[validate]' << 'END'
+stored <= max_store_tokens
+====
+stored <= max_rows
+END
+
 host 'validate: gather of as many sequences as rows' validate.hpp host_validate '[validate]' << 'END'
 params.num_seqs <= max_gather_seqs
 ====
