@@ -15,8 +15,8 @@
 # mounted). The mirror is MIRROR from the environment, or this machine's own.
 set -euo pipefail
 
-dir=${1:?usage: tests/fresh_machine.sh DIR [run.sh arguments]...}
-[[ $dir != -* ]] || { sed -n '5,16s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ ${1:--} != -* ]] || { echo 'usage: tests/fresh_machine.sh DIR [run.sh arguments]...' >&2; exit 2; }
+dir=$1
 shift
 [[ $# -gt 0 ]] || set -- test test bench
 [[ ! -e $dir ]] || { echo "$dir exists" >&2; exit 2; }

@@ -64,11 +64,16 @@ struct store_params {
   std::int64_t k_row_stride = 0;             ///< elements, >= D
   std::int64_t num_tokens = 0;               ///< rows of k
   slot_array slots;            ///< [num_slots]; slot = page * P + t; outside the cache: skipped
-  std::int64_t num_slots = 0;  ///< min(num_tokens, num_slots), <= max_store_tokens, are stored
+  std::int64_t num_slots = 0;  ///< stored_tokens(params), at most max_store_tokens, are stored
   float quant_max = 0;         ///< FMAX; 0 = the format's maximum; 224 selectable for fnuz
   scale_rounding rounding = scale_rounding::none;        ///< of the stored scale
   quant_division division = quant_division::reciprocal;  ///< of values by their scale
 };
+
+/// Tokens that a store stores: rows of k that have a slot.
+constexpr std::int64_t stored_tokens(const store_params& params) {
+  return params.num_tokens < params.num_slots ? params.num_tokens : params.num_slots;
+}
 
 /// Gather: pages to contiguous K bytes and scales.
 /// Behaviour matched: aiter and vLLM `cp_gather_indexer_k_quant_cache`.

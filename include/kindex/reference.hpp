@@ -106,8 +106,7 @@ inline void store(const store_params& params) {
   const int head_dim = cache.head_dim;
   const int group_size = quant_group(head_dim);
   const float quant_max = effective_quant_max(params);
-  const std::int64_t tokens =
-      params.num_tokens < params.num_slots ? params.num_tokens : params.num_slots;
+  const std::int64_t tokens = stored_tokens(params);
 
   for (std::int64_t i = 0; i < tokens; ++i) {
     const std::int64_t slot = load_slot(params.slots, i);

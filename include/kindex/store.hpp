@@ -215,8 +215,7 @@ hipError_t store(const store_params& params, hipStream_t stream) {
   detail::device_facts device;
   if (const hipError_t status = detail::query_device(device); status != hipSuccess) return status;
   if (device.native_format != geometry::format) return hipErrorNotSupported;
-  const std::int64_t num_tokens =
-      params.num_tokens < params.num_slots ? params.num_tokens : params.num_slots;
+  const std::int64_t num_tokens = stored_tokens(params);
   if (num_tokens == 0 || params.cache.num_pages == 0) return hipSuccess;
 
   // The stride of a single row means nothing, and may be too large to be multiplied.

@@ -30,9 +30,10 @@ constexpr std::int64_t max_cache_tokens = std::int64_t{1} << 47;
 /// The largest supported number of rows or columns of any array: lengths are int32.
 constexpr std::int64_t max_rows = INT32_MAX;
 
-/// HIP launches fewer than 2^32 threads. The largest supported number of tokens of a store, up to
-/// 16 threads each; and of sequences of a gather, each of which takes a wave.
+/// The largest supported number of tokens of a store: each takes up to 16 threads, and HIP launches
+/// fewer than 2^32.
 constexpr std::int64_t max_store_tokens = std::int64_t{1} << 27;
+/// The largest supported number of sequences of a gather, for the same reason: each takes a wave.
 constexpr std::int64_t max_gather_seqs = std::int64_t{1} << 24;
 
 /// Columns of a row of logits: token positions are 32-bit, and so is the end of a step of up to 512
@@ -181,20 +182,19 @@ class validator {
 }  // namespace detail
 
 /// Whether `kindex::store` takes this call; if not, why.
-/// Work to do means min(num_tokens, num_slots) > 0: without it null pointers and strides are not
+/// Work to do means stored_tokens(params) > 0: without it null pointers and strides are not
 /// looked at, but the geometry, the counts and the options are. With it, a stride is
 /// looked at if its dimension has more than one row; the page stride always.
 inline validation validate(const store_params& params) noexcept {
   detail::validator check;
-  const bool work = params.num_tokens > 0 && params.num_slots > 0;
+  const std::int64_t stored = stored_tokens(params);
+  const bool work = stored > 0;
   check.cache(params.cache, work);
   check.enumerator("k_type", params.k_type, element_type::fp32);
   check.enumerator("rounding", params.rounding, scale_rounding::ue8m0);
   check.enumerator("division", params.division, quant_division::exact);
   check.count("num_tokens", params.num_tokens);
   check.count("num_slots", params.num_slots);
-  const std::int64_t stored =
-      params.num_tokens < params.num_slots ? params.num_tokens : params.num_slots;
   check.support(stored <= max_store_tokens, "min(num_tokens, num_slots) %lld exceeds %lld",
                 static_cast<long long>(stored), static_cast<long long>(max_store_tokens));
   if (!check.ok()) return check.verdict();

@@ -129,9 +129,9 @@ END
 
 device 'store: the number of slots alone counts' store.hpp 'S(128,16,plain,bf16)' \
   'store: the shorter of rows*' << 'END'
-params.num_tokens < params.num_slots ? params.num_tokens : params.num_slots
+num_tokens = stored_tokens(params);
 ====
-params.num_slots
+num_tokens = params.num_slots;
 END
 
 device 'store: rows of k are taken to be dense' store.hpp "$store" \
@@ -284,6 +284,15 @@ device 'gather: the wave looks at one sequence too few' gather.hpp "$gather_p16"
 (count + lanes_at_once - 1) / lanes_at_once
 ====
 (count + lanes_at_once - 2) / lanes_at_once
+END
+
+device 'gather: owners are looked for one by one' gather.hpp "$gather_p16" \
+  'gather: the search*' << 'END'
+  int count = num_seqs;
+====
+  while (first + 1 < num_seqs && first_chunk_of(first + 1, cu_seq_lens[first + 1]) <= chunk)
+    ++first;
+  int count = 1;
 END
 
 device 'gather: first chunks belong to the sequence before' gather.hpp "$gather_p16" \
